@@ -10,12 +10,13 @@ import numpy as np
 
 from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
+from convertkit.targets.forms.windows import Window
 from convertkit.targets.tflite.annotations import NHWC
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.builder.core import static
 from convertkit.targets.tflite.handlers.depthwise import is_wide, wide_depthwise
 from convertkit.targets.tflite.handlers.rows import conv_rows, outputs_together
-from convertkit.targets.tflite.handlers.window import Window, window
+from convertkit.targets.tflite.handlers.window import own_padding, window
 from convertkit.targets.tflite.tensor import QuantParams, Tensor
 
 convolutions = Registry()
@@ -48,7 +49,7 @@ def conv(
     outputs = outputs_together(b, x, w, bias, win) if group == 1 else 0
     if outputs and bias is not None:
         return conv_rows(b, x, w, bias, win, outputs)
-    padding = win.padding(x.shape[1:-1])
+    padding = own_padding(win, x.shape[1:-1])
     if padding is None:
         x = b.pad(x, ((0, 0), *win.pads, (0, 0)))
         padding = "VALID"
@@ -90,7 +91,7 @@ def _as_image(
 
 def _volume(b: Builder, x: Tensor, w: Tensor, bias: Tensor | None, win: Window, group: int) -> Tensor:
     """CONV_3D, once for each group: the kernel knows none."""
-    padding = win.padding(x.shape[1:-1])
+    padding = own_padding(win, x.shape[1:-1])
     if padding is None:
         x = b.pad(x, ((0, 0), *win.pads, (0, 0)))
         padding = "VALID"

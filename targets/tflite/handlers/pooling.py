@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from convertkit.onnx.registry import Registry
+from convertkit.targets.forms.windows import Window
 from convertkit.targets.tflite.annotations import NHWC
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import float_only
-from convertkit.targets.tflite.handlers.window import Window, grown, window
+from convertkit.targets.tflite.handlers.window import grown, own_padding, window
 from convertkit.targets.tflite.handlers.windows import averaged, largest, largest_with_places
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 
@@ -43,7 +44,7 @@ def max_pool(
         )  # fmt: skip
         assert isinstance(image, Tensor)  # a pair only where indices are asked for
         return b.squeeze(image, (1,))
-    padding = win.padding(x.shape[1:-1])
+    padding = own_padding(win, x.shape[1:-1])
     if padding is None:
         x = b.pad(x, ((0, 0), *win.pads, (0, 0)), _lowest(b, x))
         padding = "VALID"
@@ -80,7 +81,7 @@ def average_pool(
     padded = any(before or after for before, after in win.pads)
     if win.kernel == x.shape[1:-1] and not padded and not x.is_quantized:
         return b.mean(x, (1, 2), keep_dims=True)
-    padding = win.padding(x.shape[1:-1])
+    padding = own_padding(win, x.shape[1:-1])
     if padding == "VALID" or (padding == "SAME" and not count_include_pad):
         return b.average_pool_2d(x, window=_two(win.kernel), strides=_two(win.strides), padding=padding)
     y = b.pad(x, ((0, 0), *win.pads, (0, 0)))

@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from convertkit.kernel_costs import ConvShape
+from convertkit.targets.forms.windows import Window
 from convertkit.targets.tflite.builder import Builder
-from convertkit.targets.tflite.handlers.window import Window
 from convertkit.targets.tflite.tensor import DYNAMIC, QuantParams, Tensor
 
 

@@ -8,12 +8,12 @@ import numpy as np
 
 from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
+from convertkit.targets.forms.windows import Pads
 from convertkit.targets.tflite.annotations import NHWC
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.builder.core import static
 from convertkit.targets.tflite.handlers.convolutions import dilated, kernel_bias, pair, triple
 from convertkit.targets.tflite.handlers.volumes import Spread, spread_volume
-from convertkit.targets.tflite.handlers.window import Pads
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 
 transposed = Registry()

@@ -15,12 +15,13 @@ import numpy as np
 from convertkit.artifact import Array
 from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
+from convertkit.targets.forms.windows import Window
 from convertkit.targets.tflite.annotations import NHWC
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import float_only, like
 from convertkit.targets.tflite.handlers.indexing import places_along, static_shape
 from convertkit.targets.tflite.handlers.resize import along
-from convertkit.targets.tflite.handlers.window import Window, grown, window
+from convertkit.targets.tflite.handlers.window import grown, window
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 
 windows = Registry()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from convertkit.targets.tflite.handlers.window import window
+from convertkit.targets.tflite.handlers.window import own_padding, window
 
 _IMAGE_RANK = 4
 
@@ -27,4 +27,4 @@ def counts_as_onnx(node: ir.Node, x: ir.Value | None) -> bool:
         return False
     kernel, strides = tuple(attributes.get_ints("kernel_shape", ())), tuple(attributes.get_ints("strides", ())) or None
     win = window(tuple(sizes), kernel, strides, None, tuple(pads) or None, auto)
-    return win.padding(tuple(sizes)) == "SAME"
+    return own_padding(win, tuple(sizes)) == "SAME"
