@@ -25,13 +25,16 @@ from convertkit.quantization.weights.blas import one_thread
 from convertkit.stage import Feed
 
 _BUDGET = 8e10
-"""Multiply-adds of all steps together; no clock decides."""
+"""Multiply-adds of all steps together with the usual number of samples; no clock decides."""
 _PASSES = 8
 """What one sample of a step costs, in runs of the model."""
 _BATCH = 32
 _STEPS = (16, 160)
 """Fewer gain nothing, and more hardly anything."""
 _LEAST_SAMPLES = 24
+_USUAL_SAMPLES = 150
+_MOST_TIMES = 3.0
+"""More samples than the usual ones give more steps, up to so many times as many: each is seen as often."""
 _MIXED = (0.5, 0.0)
 """Shares of a batch that are mixed, one round after the other until one gains."""
 _RATE = 0.02
@@ -68,7 +71,9 @@ class JointFit:
         few = steps < _STEPS[0] or len(self.feeds) < _LEAST_SAMPLES
         if self.state or few or not read_values(self.original):
             return 0
-        return steps if alike(self.original, [*self.feeds, *self.held_out]) else 0
+        if not alike(self.original, [*self.feeds, *self.held_out]):
+            return 0
+        return int(steps * min(max(len(self.feeds) / _USUAL_SAMPLES, 1.0), _MOST_TIMES))
 
     def run(self, pruned: ir.Model, kept: Kept = ALL) -> bool:
         """Fit the weights of ``pruned`` in place; whether held-out samples are answered better than before.

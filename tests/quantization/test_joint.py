@@ -11,7 +11,7 @@ from convertkit.onnx.canonical import canonicalize
 from convertkit.progress import Silent
 from convertkit.quantization.graph.replay import open_session
 from convertkit.quantization.prepare.prepare import prepare
-from convertkit.quantization.pruning.joint import fit_jointly
+from convertkit.quantization.pruning.joint import JointFit, fit_jointly
 from convertkit.quantization.pruning.patterns import Pattern
 from convertkit.quantization.pruning.products import find_products
 from convertkit.quantization.pruning.student import Student, Teacher
@@ -131,6 +131,12 @@ def test_fitting_gains_on_samples_it_has_not_seen_and_keeps_zeros() -> None:
     for one, other, third in zip(*(find_products(each.graph) for each in (before, fitted, again)), strict=True):
         assert not other.rows[one.rows == 0].any()
         assert np.array_equal(other.rows, third.rows)
+
+
+def test_more_samples_give_more_steps() -> None:
+    model, many = every_form(), feeds(64) * 8
+    steps = [JointFit(model, many[:count], many[:8], {}, 0, Silent()).steps for count in (10, 64, 150, 300, 512)]
+    assert steps == [0, 160, 160, 320, 480]
 
 
 def test_what_gains_nothing_is_undone() -> None:
