@@ -7,29 +7,27 @@ Semantics: https://onnx.ai/onnx/operators/
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.onnx.edit import Attribute, array_of, axes_of
-from convertkit.quantization.graph.gradient_tape import NoRule, Tape, static
+from convertkit.onnx.edit import array_of, axes_of
+from convertkit.quantization.graph.gradient_tape import NoRule, Parts, Rule, Tape, Window, of, static
 from convertkit.quantization.graph.units import is_constant
 
 _STEP = 2.0**-7
+_LEAST_SLOPE = 1e-6
+"""A root of nothing has no slope."""
 _POINTWISE = frozenset({
     "Relu", "LeakyRelu", "Clip", "Sigmoid", "Tanh", "HardSwish", "HardSigmoid", "Gelu", "Erf", "Elu", "Selu",
     "Softplus", "Softsign", "Mish", "Neg", "Abs", "Exp", "Sin", "Cos", "PRelu", "Identity",
 })  # fmt: skip
 
-Parts = Sequence[ir.Value | None]
-Rule = Callable[[Tape, ir.Node, ir.Value], Parts]
-"""The gradients of a node's inputs from that of its first output; None for an input that has none."""
-
 
 def parts_of(tape: Tape, node: ir.Node, found: Mapping[ir.Value, ir.Value]) -> Parts:
-    """The gradients of the node's inputs, where those of its outputs are ``found``; raises :class:`NoRule`."""
+    """Of each input, from the gradients of outputs that are ``found``; raises :class:`NoRule`."""
     if node.domain:
         raise NoRule
     if node.op_type == "Split":
@@ -46,7 +44,7 @@ def parts_of(tape: Tape, node: ir.Node, found: Mapping[ir.Value, ir.Value]) -> P
 
 
 def _pointwise(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
-    x, others = _of(node, 0), [value for value in node.inputs[1:] if value is not None]
+    x, others = of(node, 0), [value for value in node.inputs[1:] if value is not None]
     if len(others) != len(node.inputs) - 1:
         raise NoRule
     step = tape.real(_STEP)
@@ -56,25 +54,25 @@ def _pointwise(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
 
 
 def _conv(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
-    x, weight = _of(node, 0), _of(node, 1)
+    x, weight = of(node, 0), of(node, 1)
     if not is_constant(weight) or node.attributes.get_string("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
         raise NoRule
-    window = _Window(node, static(weight)[2:])
+    window = Window(node, static(weight)[2:])
     return [window.spread(tape, gradient, weight, static(x)[2:], node.attributes.get_int("group", 1))]
 
 
 def _conv_transpose(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
-    weight = _of(node, 1)
+    weight = of(node, 1)
     plain = node.attributes.get_string("auto_pad", "NOTSET") == "NOTSET" and "output_shape" not in node.attributes
     if not is_constant(weight) or not plain:
         raise NoRule
-    window, group = _Window(node, static(weight)[2:]), node.attributes.get_int("group", 1)
+    window, group = Window(node, static(weight)[2:]), node.attributes.get_int("group", 1)
     return [tape.op("Conv", gradient, weight, **window.attributes, group=group)]
 
 
 def _average_pool(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
-    shape, kernel = static(_of(node, 0)), node.attributes.get_ints("kernel_shape", ())
-    window = _Window(node, kernel)
+    shape, kernel = static(of(node, 0)), node.attributes.get_ints("kernel_shape", ())
+    window = Window(node, kernel)
     padded = any(window.pads) and node.attributes.get_int("count_include_pad", 0) != 1
     if padded or node.attributes.get_int("ceil_mode", 0) == 1 or "auto_pad" in node.attributes:
         raise NoRule
@@ -84,7 +82,7 @@ def _average_pool(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
 
 def _max_pool(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
     """Each gradient goes to where the maximum was."""
-    x = _of(node, 0)
+    x = of(node, 0)
     attributes = {name: attribute.value for name, attribute in node.attributes.items()}
     places = tape.op("MaxPool", x, **attributes)
     flat = tape.constant([-1])
@@ -94,13 +92,13 @@ def _max_pool(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
 
 
 def _global_average(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
-    x = _of(node, 0)
+    x = of(node, 0)
     each = tape.op("Mul", gradient, tape.real(1 / math.prod(static(x)[2:])))
     return [tape.op("Expand", each, tape.op("Shape", x))]
 
 
 def _mean(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
-    x = _of(node, 0)
+    x = of(node, 0)
     shape = static(x)
     axes = axes_of(node, len(shape))
     if axes is None:
@@ -115,11 +113,11 @@ def _gemm(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
     if node.attributes.get_int("transA", 0):
         raise NoRule
     alpha, turned = node.attributes.get_float("alpha", 1.0), 1 - node.attributes.get_int("transB", 0)
-    return [tape.op("Gemm", gradient, _of(node, 1), alpha=alpha, transB=turned), None, None]
+    return [tape.op("Gemm", gradient, of(node, 1), alpha=alpha, transB=turned), None, None]
 
 
 def _matmul(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
-    one, other = _of(node, 0), _of(node, 1)
+    one, other = of(node, 0), of(node, 1)
     ranks = [len(static(value)) for value in (one, other)]
     same = ranks[0] == ranks[1] and static(one)[:-2] == static(other)[:-2]
     if min(ranks) < 2 or not (same or (ranks[1] == 2 and is_constant(other))):
@@ -136,34 +134,97 @@ def _add(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
 
 
 def _mul(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
-    factors = [tape.op("Mul", gradient, _of(node, 1 - place)) for place in (0, 1)]
+    factors = [tape.op("Mul", gradient, of(node, 1 - place)) for place in (0, 1)]
     return [_unless_constant(tape, node, place, part) for place, part in enumerate(factors)]
 
 
-def _div(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
-    if not is_constant(_of(node, 1)):
+def _quotient(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
+    """By the numerator, and by what it is divided by."""
+    divisor = of(node, 1)
+    first = tape.op("Div", gradient, divisor)
+    second = tape.op("Neg", tape.op("Mul", first, node.outputs[0]))
+    return [_unless_constant(tape, node, place, part) for place, part in enumerate((first, second))]
+
+
+def _root(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
+    twice = tape.op("Max", tape.op("Mul", node.outputs[0], tape.real(2.0)), tape.real(_LEAST_SLOPE))
+    return [tape.op("Div", gradient, twice)]
+
+
+def _reciprocal(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
+    y = node.outputs[0]
+    return [tape.op("Neg", tape.op("Mul", gradient, tape.op("Mul", y, y)))]
+
+
+def _power(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
+    """Whole exponents alone: others have no value on one side of zero."""
+    exponent = array_of(of(node, 1))
+    if exponent is None or exponent.size != 1 or float(exponent.item()) not in (1.0, 2.0, 3.0):
         raise NoRule
-    return [_unless_constant(tape, node, 0, tape.op("Div", gradient, _of(node, 1))), None]
+    return [*_pointwise(tape, node, gradient), None]
+
+
+def _largest(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
+    """Of several values, or of some axes of one, what the output is takes all of the gradient."""
+    if node.op_type in ("Max", "Min"):
+        parts = [tape.op("Mul", gradient, _is_it(tape, node, place)) for place in range(len(node.inputs))]
+        return [_unless_constant(tape, node, place, part) for place, part in enumerate(parts)]
+    shape = static(of(node, 0))
+    axes = tuple(range(2, len(shape))) if node.op_type == "GlobalMaxPool" else axes_of(node, len(shape))
+    if axes is None and len(node.inputs) == 1 and not node.attributes.get_int("noop_with_empty_axes", 0):
+        axes = tuple(range(len(shape)))
+    if axes is None:
+        raise NoRule
+    kept = tape.constant([1 if axis in axes else size for axis, size in enumerate(shape)])
+    most, each = (tape.op("Reshape", value, kept) for value in (node.outputs[0], gradient))
+    there = tape.op("CastLike", tape.op("Equal", of(node, 0), most), gradient)
+    return [tape.op("Mul", there, each), None]
+
+
+def _is_it(tape: Tape, node: ir.Node, place: int) -> ir.Value:
+    return tape.op("CastLike", tape.op("Equal", of(node, place), node.outputs[0]), node.outputs[0])
+
+
+def _where(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
+    nothing = tape.op("Sub", gradient, gradient)
+    parts = [tape.op("Where", of(node, 0), *pair) for pair in ((gradient, nothing), (nothing, gradient))]
+    return [None, *(_unless_constant(tape, node, place + 1, part) for place, part in enumerate(parts))]
+
+
+def _expand(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
+    return [tape.summed(gradient, node.outputs[0], of(node, 0)), None]
+
+
+def _pad(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
+    """What was put around it is cut off."""
+    shape, pads = static(of(node, 0)), array_of(of(node, 1))
+    if pads is None or pads.size != 2 * len(shape) or node.attributes.get_string("mode", "constant") != "constant":
+        raise NoRule
+    starts = pads[: len(shape)]
+    if (pads < 0).any():
+        raise NoRule
+    ends = tape.constant(starts + np.array(shape, np.int64))
+    return [tape.op("Slice", gradient, tape.constant(starts), ends, tape.constant(list(range(len(shape))))), None, None]
 
 
 def _unless_constant(tape: Tape, node: ir.Node, place: int, part: ir.Value) -> ir.Value | None:
-    value = _of(node, place)
+    value = of(node, place)
     return None if is_constant(value) else tape.summed(part, node.outputs[0], value)
 
 
 def _reshape(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
-    return [tape.like(gradient, _of(node, 0))]
+    return [tape.like(gradient, of(node, 0))]
 
 
 def _transpose(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
-    rank = len(static(_of(node, 0)))
+    rank = len(static(of(node, 0)))
     order = node.attributes.get_ints("perm", tuple(reversed(range(rank))))
     return [tape.op("Transpose", gradient, perm=[int(place) for place in np.argsort(order)])]
 
 
 def _concat(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
     axis = node.attributes.get_int("axis", 0)
-    ends = np.cumsum([0, *(static(_of(node, place))[axis] for place in range(len(node.inputs)))])
+    ends = np.cumsum([0, *(static(of(node, place))[axis] for place in range(len(node.inputs)))])
     where = tape.constant([axis])
     return [tape.op("Slice", gradient, tape.constant([int(start)]), tape.constant([int(end)]), where)
             for start, end in pairwise(ends)]  # fmt: skip
@@ -171,9 +232,9 @@ def _concat(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
 
 def _slice(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
     """What was not taken gets zeros around it."""
-    shape = static(_of(node, 0))
-    starts, ends = (array_of(_of(node, place)) for place in (1, 2))
-    axes = array_of(_of(node, 3)) if len(node.inputs) > 3 else np.arange(0 if starts is None else starts.size)
+    shape = static(of(node, 0))
+    starts, ends = (array_of(of(node, place)) for place in (1, 2))
+    axes = array_of(of(node, 3)) if len(node.inputs) > 3 else np.arange(0 if starts is None else starts.size)
     if starts is None or ends is None or axes is None or len(node.inputs) > 4:
         raise NoRule
     pads = np.zeros((2, len(shape)), np.int64)
@@ -185,7 +246,7 @@ def _slice(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
 
 def _gather(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
     """What was taken gets its gradient back, as often as it was taken; the rest gets none."""
-    x, indices = _of(node, 0), array_of(_of(node, 1))
+    x, indices = of(node, 0), array_of(of(node, 1))
     shape = static(x)
     if indices is None:
         raise NoRule
@@ -203,14 +264,19 @@ def _softmax(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
     return [tape.op("Mul", y, tape.op("Sub", gradient, tape.op("ReduceSum", tape.op("Mul", gradient, y), axis)))]
 
 
+def _log_softmax(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
+    total = tape.op("ReduceSum", gradient, tape.constant([node.attributes.get_int("axis", -1)]))
+    return [tape.op("Sub", gradient, tape.op("Mul", tape.op("Exp", node.outputs[0]), total))]
+
+
 def _layer_normalization(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
-    x = _of(node, 0)
+    x = of(node, 0)
     rank = len(static(x))
     axes = tape.constant(list(range(node.attributes.get_int("axis", -1) % rank, rank)))
     centred = tape.op("Sub", x, tape.op("ReduceMean", x, axes))
     variance = tape.op("ReduceMean", tape.op("Mul", centred, centred), axes)
     deviation = tape.op("Sqrt", tape.op("Add", variance, tape.real(node.attributes.get_float("epsilon", 1e-5))))
-    unit, scaled = tape.op("Div", centred, deviation), tape.op("Mul", gradient, _of(node, 1))
+    unit, scaled = tape.op("Div", centred, deviation), tape.op("Mul", gradient, of(node, 1))
     along = tape.op("Mul", unit, tape.op("ReduceMean", tape.op("Mul", scaled, unit), axes))
     rest = tape.op("Sub", tape.op("Sub", scaled, tape.op("ReduceMean", scaled, axes)), along)
     return [tape.op("Div", rest, deviation), None, None]
@@ -218,41 +284,11 @@ def _layer_normalization(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts
 
 _RULES: Mapping[str, Rule] = {
     "Conv": _conv, "ConvTranspose": _conv_transpose, "Gemm": _gemm, "MatMul": _matmul, "Add": _add, "Sub": _add,
-    "Mul": _mul, "Div": _div, "AveragePool": _average_pool, "MaxPool": _max_pool, "GlobalAveragePool": _global_average,
+    "Mul": _mul, "Div": _quotient, "AveragePool": _average_pool, "MaxPool": _max_pool,
+    "GlobalAveragePool": _global_average,
     "ReduceMean": _mean, "ReduceSum": _mean, "Reshape": _reshape, "Flatten": _reshape, "Squeeze": _reshape,
     "Unsqueeze": _reshape, "Transpose": _transpose, "Concat": _concat, "Slice": _slice,
-    "Gather": _gather, "Softmax": _softmax, "LayerNormalization": _layer_normalization,
+    "Gather": _gather, "Pad": _pad, "Expand": _expand, "Where": _where, "Max": _largest, "Min": _largest,
+    "ReduceMax": _largest, "ReduceMin": _largest, "GlobalMaxPool": _largest, "Sqrt": _root, "Reciprocal": _reciprocal,
+    "Pow": _power, "LogSoftmax": _log_softmax, "Softmax": _softmax, "LayerNormalization": _layer_normalization,
 }  # fmt: skip
-
-
-class _Window:
-    """Strides, dilations and pads of a node, as attributes for its opposite."""
-
-    def __init__(self, node: ir.Node, kernel: Sequence[int]) -> None:
-        rank, given = len(kernel), node.attributes
-        self.kernel = tuple(kernel)
-        self.strides = tuple(given.get_ints("strides", (1,) * rank))
-        self.dilations = tuple(given.get_ints("dilations", (1,) * rank))
-        self.pads = tuple(given.get_ints("pads", (0,) * (2 * rank)))
-        self.made = static(node.outputs[0])[2:]
-
-    @property
-    def attributes(self) -> dict[str, Attribute]:
-        return {"strides": self.strides, "dilations": self.dilations, "pads": self.pads}
-
-    def spread(self, tape: Tape, gradient: ir.Value, weight: ir.Value, shape: Sequence[int], group: int) -> ir.Value:
-        """What was read through the window gets its gradient back, of this spatial shape."""
-        rank = len(self.kernel)
-        more = [
-            size + self.pads[axis] + self.pads[axis + rank] - (self.made[axis] - 1) * self.strides[axis]
-            - (self.kernel[axis] - 1) * self.dilations[axis] - 1
-            for axis, size in enumerate(shape)
-        ]  # fmt: skip
-        return tape.op("ConvTranspose", gradient, weight, **self.attributes, group=group, output_padding=more)
-
-
-def _of(node: ir.Node, place: int) -> ir.Value:
-    value = node.inputs[place] if place < len(node.inputs) else None
-    if value is None:
-        raise NoRule
-    return value
