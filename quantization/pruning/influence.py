@@ -61,7 +61,12 @@ def _squared(
     answers = run_all(open_session(model), [GRADIENT + name for name in names], asked, {})
     for _ in feeds:
         several = [next(answers) for _ in range(directions)]
-        yield {name: np.mean([np.square(each[GRADIENT + name]) for each in several], axis=0) for name in names}
+        yield {name: np.mean([_square(each[GRADIENT + name]) for each in several], axis=0) for name in names}
+
+
+def _square(gradient: Array) -> Array:
+    """0 where there is none, as where something was divided by nothing."""
+    return np.nan_to_num(np.square(gradient), nan=0.0, posinf=0.0)
 
 
 def read_values(model: ir.Model) -> tuple[str, ...]:

@@ -176,3 +176,21 @@ def test_what_a_relu_cuts_off_does_not_count() -> None:
     values = open_session(copy).run([names[0]], feeds[0])[0]
     assert (first[names[0]][values < -0.01] == 0).all()
     assert (first[names[0]][values > 0.01] > 0).mean() > 0.25, "the pool behind it takes one of four"
+
+
+def test_what_is_divided_by_nothing_does_not_count() -> None:
+    """The second sample is silent: its quotient has no slope, and nothing of it may reach a weight."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"], "product"),
+        helper.make_node("Relu", ["a"], ["b"], "above"),
+        helper.make_node("ReduceSum", ["b", "axis"], ["c"], "sum"),
+        helper.make_node("Div", ["b", "c"], ["d"], "share"),
+        helper.make_node("Greater", ["c", "zero"], ["any"], "any"),
+        helper.make_node("Where", ["any", "d", "zero"], ["y"], "chosen"),
+    ]
+    constants = {"w": f(3, 4), "axis": np.array([1]), "zero": np.zeros(1, np.float32)}
+    graph = canonicalize(ir.from_proto(model_of(nodes, constants, {"x": [1, 3]}, {"y": [1, 4]})))
+    feeds = [{"x": np.abs(f(1, 3))}, {"x": np.zeros((1, 3), np.float32)}]
+    found = [each["a"] for each in influence(graph, ["a"], feeds, {}, 0)]
+    assert (found[0] > 0).any()
+    assert all(np.isfinite(each).all() for each in found)
