@@ -19,6 +19,7 @@ from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
 from convertkit.quantization.calibrate.split import split
 from convertkit.quantization.effect import held_out
+from convertkit.quantization.graph.reordered import forget_order
 from convertkit.quantization.graph.step import LossyStep
 from convertkit.quantization.prepare.prepare import prepare
 from convertkit.quantization.pruning.budgets import by_magnitude
@@ -75,6 +76,8 @@ class PruneWeights(LossyStep):
             quality = None
         else:
             model, found, quality = self._fitted(model, source, self.calibration)
+        if self.choices.recover is None:  # else training compares values
+            forget_order(model.graph)
         products = find_products(model.graph)
         zeros = sum(each.zeros * product.size for each, product in _aligned(found, products))
         share = zeros / total(products)

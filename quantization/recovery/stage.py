@@ -18,6 +18,7 @@ from convertkit.profile import RECURRENT
 from convertkit.progress import Progress, Silent
 from convertkit.quantization.calibrate.split import split
 from convertkit.quantization.effect import held_out
+from convertkit.quantization.graph.reordered import forget_order, reordered_values
 from convertkit.quantization.graph.sizes import sizes
 from convertkit.quantization.graph.work import multiply_adds
 from convertkit.quantization.search.floor import refuse_ruin
@@ -81,7 +82,7 @@ class Recovered:
 
     @property
     def version(self) -> str:
-        return f"{self.inner.version}+4"
+        return f"{self.inner.version}+5"
 
     @property
     def tolerance(self) -> Tolerance:
@@ -115,9 +116,11 @@ class Recovered:
         self._tell(told, before, after, gained)
         if self.judged is not None:
             refuse_ruin(after if gained else before, self.judged)
-        if not gained:
+        kept = model if gained else load_model(made.path)
+        if not gained and not reordered_values(kept.graph):
             return made
-        return save_model(model, workdir / "recovered.onnx", f"{self.name} {self.version}", source.initial_state)
+        forget_order(kept.graph)
+        return save_model(kept, workdir / "recovered.onnx", f"{self.name} {self.version}", source.initial_state)
 
     def _trained(
         self, original: ir.Model, source: Artifact, made: Artifact, samples: Sequence[Feed], judging: Sequence[Feed]

@@ -13,11 +13,15 @@ from onnx import helper
 
 from convertkit.data.feeds import load_feeds
 from convertkit.onnx.load import load_model
+from convertkit.quantization import prune
 from convertkit.quantization.graph.reordered import reordered_values
 from convertkit.quantization.pruning.order import exchanged, movable, reordered
 from convertkit.quantization.pruning.patterns import Pattern, neighbours
 from convertkit.quantization.pruning.products import find_products
 from convertkit.quantization.pruning.rules import follow
+from convertkit.quantization.recovery.stage import Recovered
+from convertkit.recipe import ExportOptions
+from convertkit.stage import BuildContext
 from tests.installed import needs
 from tests.quantization.models import artifact_of, images, model_of, small_cnn
 from tests.quantization.test_prune import level, stage
@@ -121,13 +125,14 @@ def test_a_better_order_is_delivered(tmp_path: Path, monkeypatch: pytest.MonkeyP
     feeds, fresh = load_feeds(images(48), source.inputs), images(32, 9)
     made = stage("2:4", feeds).run(source, tmp_path)
     model = load_model(made.path)
-    assert reordered_values(model.graph)
+    assert not reordered_values(model.graph), "what a file has no use for"
+    assert any(str(each.name).endswith("_reordered") for each in model.graph)
     inner = next(each for each in find_products(model.graph) if each.name.startswith("three")).rows
     assert (np.count_nonzero(inner.reshape(8, 4, 4, 9), axis=2) <= 2).all(), "two of four neighbours at every tap"
     (tmp_path / "as_it_is").mkdir()
     monkeypatch.setattr("convertkit.quantization.pruning.zeros.better_orders", lambda *_: {})
     plain = stage("2:4", feeds).run(source, tmp_path / "as_it_is")
-    assert not reordered_values(load_model(plain.path).graph)
+    assert not any(str(each.name).endswith("_reordered") for each in load_model(plain.path).graph)
     assert level(source, made, fresh) > level(source, plain, fresh) + 3
 
 
@@ -146,3 +151,20 @@ def test_a_student_in_another_order_is_taught_the_same() -> None:
     wanted, got = taught(teacher, student)(samples, learnt), student(samples, learnt)
     for name, one, other in zip(learnt, wanted, got, strict=True):
         assert torch.allclose(one, other, rtol=1e-4, atol=1e-4), name
+
+
+@pytest.mark.parametrize("minutes", [0.0001, 0.02])
+def test_training_leaves_no_notes(tmp_path: Path, minutes: float) -> None:
+    """One step gains nothing and is undone; a few hundred are kept."""
+    needs("torch")
+    source = artifact_of(crowded(), tmp_path)
+    options = ExportOptions("x", prune="2:4", recover=minutes)
+    inner = prune.stage(BuildContext(options, None, calibration=load_feeds(images(64), source.inputs)))  # type: ignore[arg-type]
+    made = Recovered(inner, minutes, load_feeds(images(64), source.inputs), 0)
+    model = load_model(made.run(source, tmp_path).path)
+    assert made.diagnosis is not None
+    assert made.diagnosis["recovered"]["kept"] == (minutes > 0.001)
+    assert any(str(each.name).endswith("_reordered") for each in model.graph)
+    assert not reordered_values(model.graph)
+    inner_rows = next(each for each in find_products(model.graph) if each.name.startswith("three")).rows
+    assert (np.count_nonzero(inner_rows.reshape(8, 4, 4, 9), axis=2) <= 2).all()
