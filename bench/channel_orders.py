@@ -58,9 +58,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
     names = args.names or sorted(each.stem for each in args.cases.glob("*.onnx"))
-    print(
-        "| model | groups in another order | as they are, dB | fitted together | in another order, dB | fitted together |"
-    )
+    print("| model | groups | as they are, dB | fitted together | in another order, dB | fitted together |")
     print("|---|---|---|---|---|---|")
     for name in names:
         print(row(args.cases / f"{name}.onnx"), flush=True)
