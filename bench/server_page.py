@@ -13,6 +13,8 @@ save less than the 30 % that convertkit asks for. Its products' integers keep a 
 processors without VNNI that w8's need not, and may keep some decibels less."""
 _APART = 3.0
 """From so many dB on the median sample is told, too: a single loud one decides the sum over all."""
+_OPENVINO = """8-bit weights (`--openvino-weight-bits 8`). int8 of efficientnet_b0, mobilenetv3s, resnet18, vit_tiny and
+yolo_head is of before convolutions were added unrounded."""
 OPENVINO = ("openvino.float32", "openvino.fp16", "openvino.int8")
 
 _HEAD = """# Servers: ONNX Runtime, OpenVINO, TensorFlow Serving
@@ -32,7 +34,7 @@ def page(rows: Rows) -> str:
     models = sorted({model for model, _ in rows})
     parts = [_HEAD]
     parts += _table("ONNX Runtime", models, ONNXRUNTIME, rows, _STORED)
-    parts += _table("OpenVINO, CPU plugin", models, OPENVINO, rows, "8-bit weights (`--openvino-weight-bits 8`).")
+    parts += _table("OpenVINO, CPU plugin", models, OPENVINO, rows, _OPENVINO)
     parts += _saved_models(models, rows)
     return "\n".join(parts)
 

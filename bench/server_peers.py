@@ -169,7 +169,8 @@ _WHAT = {
     "openvino": "NNCF 3.4.0, both presets, `model_type` transformer where it is one. convertkit with\n"
     "`--openvino-weight-bits 8`, and with its default of 7, which is exact on processors without VNNI, too. Of\n"
     "MobileNetV2 with weights of 8 bits the first convolution stays float, as integers everywhere keep too little:\n"
-    "what NNCF delivers, and `--accept-loss`, in its time ([why](openvino.md)).",
+    "what NNCF delivers, and `--accept-loss`, in its time ([why](openvino.md)). Rows but bert_small's and\n"
+    "mobilenetv2's are of before convolutions were added unrounded.",
     "tf-serving": "onnx2tf 2.6.9 (its TensorFlow converter). The largest difference over an output's largest value.",
     "tensorrt": "ModelOpt 0.47.0 (entropy). Both run as QDQ in ONNX Runtime without optimisations: what TensorRT\n"
     "makes of them, and how fast, takes a GPU and was not executed. ModelOpt's float parts are float16, ours float32.\n"
