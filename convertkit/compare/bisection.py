@@ -100,7 +100,8 @@ class Bisection(Shown):
         if self.findings:
             return f"{self.second}: {self.findings[0].sentence}"
         outputs = "the outputs agree" if self.agrees else "although the outputs differ"
-        return f"{self.second}: none of {self.matched} values differs from what {self.first} computes, {outputs}"
+        said = f"none of {self.matched} values differs by more than its precision allows"
+        return f"{self.second}: {said} from what {self.first} computes, {outputs}"
 
     def tables(self) -> tuple[Table, ...]:
         """Differences, and the values that lose most."""

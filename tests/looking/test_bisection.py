@@ -186,7 +186,9 @@ def test_a_wrong_scale_in_an_integer_file(delivered, net, tmp_path, share):
     builder = flatbuffers.Builder(1024)
     builder.Finish(model.Pack(builder), b"TFL3")
     (tmp_path / "wrong.tflite").write_bytes(builder.Output())
-    assert convertkit.bisect(net, delivered["int8"].path).findings == ()
+    found = convertkit.bisect(net, delivered["int8"].path)
+    assert found.findings == ()
+    assert "values differs by more than its precision allows from what" in found.headline
     found = convertkit.bisect(net, tmp_path / "wrong.tflite")
     assert found.findings, found.headline
     assert found.findings[0].name == "m2"
