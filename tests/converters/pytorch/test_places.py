@@ -18,6 +18,8 @@ from convertkit.converters.pytorch.routes.exporting import write_program
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
+_LABELS = torch.tensor([[0, 3, 1, 2, 0], [1, 1, 3, 0, 2]])
+
 
 def _written(x: Tensor, source: Tensor, first: int = 0) -> Tensor:
     y = x.clone()
@@ -55,6 +57,17 @@ FUNCTIONS: dict[str, Callable[[Tensor], object]] = {
     "first that are not zero": lambda x: torch.nonzero_static(x > 0, size=12, fill_value=-7),
     "more than are not zero": lambda x: torch.nonzero_static((x > 1)[0], size=30),
     "summed over an ellipsis": lambda x: torch.einsum("...ik, kj -> ij", x, x[0].T),
+    "smoothed labels": lambda x: functional.cross_entropy(x, _LABELS, label_smoothing=0.1),
+    "smoothed labels, weighted": lambda x: functional.cross_entropy(
+        x, _LABELS, torch.arange(1.0, 5), label_smoothing=0.2, ignore_index=3
+    ),
+    "smoothed labels, each": lambda x: functional.cross_entropy(
+        x[0], _LABELS[0, :4], label_smoothing=0.1, reduction="none"
+    ),
+    "soft labels": lambda x: functional.cross_entropy(
+        x, x.softmax(1).flip(1), torch.arange(1.0, 5), label_smoothing=0.1
+    ),
+    "soft labels, summed": lambda x: functional.cross_entropy(x[0, 0], x[1, 1].softmax(0), reduction="sum"),
     "put": lambda x: torch.put(x, torch.tensor([[3, -1]]), x[0, 0, :2] * 2),
     "put and added": lambda x: torch.put(x, torch.tensor([3, -1, 3]), x[0, 0, :3], accumulate=True),
     "repeated to a known size": lambda x: torch.repeat_interleave(x, (x[0, :, 0] * 0).long() + 2, 1, output_size=8),
@@ -83,7 +96,7 @@ COPIES: dict[str, Callable[[Tensor], Tensor]] = {
     "floats copied over integers": lambda x: _written((x * 9).int(), x[:, :1] * 5, 2),
     "copied within an operator": lambda x: torch.vander(x[0, 0], 3),
 }
-CLOSE = {
+CLOSE = {name for name in FUNCTIONS if "labels" in name} | {
     "summed over an ellipsis",
     "antialiased between corners",
     "antialiased by a factor",
