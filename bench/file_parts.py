@@ -2,7 +2,8 @@
 
 Scales and zero points that several tensors share count once, as they are stored.  The rest is what describes the graph:
 tensors, shapes, names, operators, and what aligns buffers.  ``numbers`` are all but notes and rest: what no file with
-these weights, scales and zero points is smaller than.  ``--write`` puts the table into docs/measurements/device-zoo.md.
+these weights, scales and zero points is smaller than.  ``least`` is the same with one byte for each float.  ``--write``
+puts the table into docs/measurements/device-zoo.md.
 """
 
 from __future__ import annotations
@@ -16,8 +17,14 @@ from page_rows import replace_between
 
 PAGE = Path(__file__).parents[1] / "docs" / "measurements" / "device-zoo.md"
 BEGIN, END = "<!-- bench/file_parts.py -->", "<!-- end of bytes -->"
-COLUMNS = ("int8", "int32", "float32", "scales", "zero points", "notes", "rest")
-TYPES = {schema.TensorType.INT8: "int8", schema.TensorType.INT32: "int32", schema.TensorType.FLOAT32: "float32"}
+COLUMNS = ("int8", "int32", "float32", "float16", "scales", "zero points", "notes", "rest")
+TYPES = {
+    schema.TensorType.INT8: "int8",
+    schema.TensorType.INT32: "int32",
+    schema.TensorType.FLOAT32: "float32",
+    schema.TensorType.FLOAT16: "float16",
+}
+FLOATS = {"float32": 4, "float16": 2}
 
 
 def parts(path: Path) -> dict[str, int]:
@@ -53,10 +60,11 @@ def _once(found: Counter[str], seen: set[int], name: str, array: object) -> None
 
 
 def row(path: Path, source: Path) -> str:
-    """Bytes, and which share of the source's the file and its numbers are."""
+    """Bytes, and which share of the source's the file, its numbers and the least of them are."""
     found, whole, size = parts(path), source.stat().st_size, path.stat().st_size
     numbers = size - found["notes"] - found["rest"]
-    shares = " | ".join(f"{100 * each / whole:.2f} %" for each in (size, numbers))
+    least = numbers - sum(found[name] * (width - 1) // width for name, width in FLOATS.items())
+    shares = " | ".join(f"{100 * each / whole:.2f} %" for each in (size, numbers, least))
     return f"| {path.parent.name} | {size:,} | {shares} | {' | '.join(f'{count:,}' for count in found.values())} |"
 
 
@@ -67,9 +75,9 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
     pairs = [each.partition("=")[::2] for each in args.files]
-    head = f"| file | bytes | of the ONNX | its numbers | {' | '.join(COLUMNS)} |"
+    head = f"| file | bytes | of the ONNX | its numbers | least | {' | '.join(COLUMNS)} |"
     rows = [row(Path(path), Path(source)) for path, source in pairs]
-    made = "\n".join((BEGIN, head, "|---" * (len(COLUMNS) + 4) + "|", *rows, END))
+    made = "\n".join((BEGIN, head, "|---" * (len(COLUMNS) + 5) + "|", *rows, END))
     if not args.write:
         print(made)
         return
