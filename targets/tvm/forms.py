@@ -8,28 +8,11 @@ from convertkit.targets.forms.functions import expand_functions
 from convertkit.targets.forms.shifts import write_long_shifts
 from convertkit.targets.forms.unrolled_cells import write_cells
 
-_BODIES = frozenset(
-    {
-        *(
-            "Attention",
-            "BlackmanWindow",
-            "CausalConvWithState",
-            "Celu",
-            "CenterCropPad",
-            "ConvInteger",
-            "HammingWindow",
-        ),
-        *(
-            "HammingWindow",
-            "HannWindow",
-            "LinearAttention",
-            "NegativeLogLikelihoodLoss",
-            "QLinearConv",
-            "QLinearMatMul",
-        ),
-        *("RotaryEmbedding", "SoftmaxCrossEntropyLoss", "SwiGLU", "Swish"),
-    }
-)
+_BODIES = frozenset({
+    "Attention", "BlackmanWindow", "CausalConvWithState", "Celu", "CenterCropPad", "ConvInteger", "HammingWindow",
+    "HannWindow", "LinearAttention", "NegativeLogLikelihoodLoss", "QLinearConv", "QLinearMatMul", "RotaryEmbedding",
+    "SoftmaxCrossEntropyLoss", "SwiGLU", "Swish",
+})  # fmt: skip
 """What the importer lacks, or takes for com.microsoft's, and ONNX or we give a body of operators that it has."""
 
 

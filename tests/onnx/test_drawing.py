@@ -1,6 +1,7 @@
 """Models that draw random numbers: refused, or delivered and not called verified."""
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -24,13 +25,17 @@ DRAWN = {
     ],
     "Dropout": [helper.make_node("Dropout", ["x", "ratio", "training"], ["drawn"], name="noise")],
 }
+COMPUTED = [
+    helper.make_node("Identity", ["training"], ["computed"]),
+    helper.make_node("Dropout", ["x", "", "computed"], ["drawn"], name="noise"),
+]
 
 
-def with_noise(folder, nodes, training=True):
+def with_noise(folder, nodes, ratio=0.5, training=True):
     """``x + drawn`` as a file; ``ratio`` and ``training`` are constants that a Dropout reads."""
     stored = [
         numpy_helper.from_array(np.array(value, kind), name)
-        for name, value, kind in (("ratio", 0.5, np.float32), ("training", training, np.bool_))
+        for name, value, kind in (("ratio", ratio, np.float32), ("training", training, np.bool_))
     ]
     nodes = [*nodes, helper.make_node("Add", ["x", "drawn"], ["y"])]
     return onnx_models.write(folder, onnx_models.model(nodes, {"x": [2, 5]}, {"y": [2, 5]}, stored), "noisy.onnx")
@@ -60,8 +65,26 @@ def test_a_branch_that_draws(tmp_path):
     refused(tmp_path / "place", 1, ["noise (RandomNormalLike)"], source, "--target", "onnxruntime")
 
 
-def test_a_dropout_that_does_not_train_draws_nothing(tmp_path):
-    source = with_noise(tmp_path, DRAWN["Dropout"], training=False)
+def test_a_function_that_draws(tmp_path):
+    source = with_noise(tmp_path, [helper.make_node("Noise", ["x"], ["drawn"], domain="own")])
+    model = onnx.load(source)
+    model.opset_import.append(helper.make_opsetid("own", 1))
+    body = [helper.make_node("RandomUniformLike", ["a"], ["b"], name="noise")]
+    model.functions.append(helper.make_function("own", "Noise", ["a"], ["b"], body, [helper.make_opsetid("", 21)]))
+    onnx.save(model, source)
+    (tmp_path / "place").mkdir()
+    refused(tmp_path / "place", 1, ["noise (RandomUniformLike)"], source, "--target", "onnxruntime")
+
+
+def test_a_dropout_that_may_train(tmp_path):
+    source = with_noise(tmp_path, COMPUTED)
+    (tmp_path / "place").mkdir()
+    refused(tmp_path / "place", 1, ["noise (Dropout)", "may get, training_mode"], source, "--target", "onnxruntime")
+
+
+@pytest.mark.parametrize("constants", [{"training": False}, {"ratio": 0.0}], ids=str)
+def test_a_dropout_that_drops_nothing_draws_nothing(tmp_path, constants):
+    source = with_noise(tmp_path, DRAWN["Dropout"], **constants)
     said = here("export", source, "--target", "onnxruntime", "-o", tmp_path / "out")
     assert said.code == 0
     assert "NOT VERIFIED" not in said.out

@@ -83,11 +83,46 @@ def test_the_batch_may_stand_first():
 
 @pytest.mark.parametrize(
     ("stated", "reason"),
-    [({"clip": 1.0}, "clip"), ({"activations": ["Relu", "Tanh"]}, "activations Relu, Tanh")],
+    [
+        ({"clip": 1.0}, "clip"),
+        ({"activations": ["Relu", "Tanh", "Tanh"]}, "activations Relu, Tanh, Tanh"),
+        ({"input_forget": 1}, "input_forget"),
+    ],
 )
 def test_what_no_form_computes_is_refused(stated, reason):
     with pytest.raises(Unsupported, match=f"layer.*a compiler has no such layer.*{reason}"):
-        write_cells(ir.from_proto(layer("GRU", **stated)), "a compiler")
+        write_cells(ir.from_proto(layer("LSTM", **stated)), "a compiler")
+
+
+@pytest.mark.parametrize(
+    ("place", "array", "reason"),
+    [(4, np.full(BATCH, STEPS - 1, np.int32), "lengths of sequences"), (7, np.ones((1, 3 * HIDDEN)), "peepholes")],
+)
+def test_inputs_that_no_form_reads_are_refused(place, array, reason):
+    source = layer("LSTM")
+    node = source.graph.node[0]
+    node.input.extend([""] * (place + 1 - len(node.input)))
+    node.input[place] = "more"
+    source.graph.initializer.append(numpy_helper.from_array(array, "more"))
+    with pytest.raises(Unsupported, match=reason):
+        write_cells(ir.from_proto(source), "a compiler")
+
+
+def test_lengths_that_are_all_steps_say_nothing():
+    source = layer("GRU")
+    source.graph.node[0].input[4] = "lengths"
+    source.graph.initializer.append(numpy_helper.from_array(np.full(BATCH, STEPS, np.int32), "lengths"))
+    model = ir.from_proto(source)
+    write_cells(model, "a compiler")
+    for wanted, found in zip(computed(source), computed(ir.to_proto(model)), strict=True):
+        np.testing.assert_allclose(found, wanted, atol=2e-6)
+
+
+def test_no_steps_are_refused():
+    model = ir.from_proto(layer("RNN"))
+    model.graph.inputs[0].shape = ir.Shape([0, BATCH, INPUTS])
+    with pytest.raises(Unsupported, match="with 0 steps"):
+        write_cells(model, "a compiler")
 
 
 def test_a_very_long_layer_is_refused(monkeypatch):
