@@ -101,8 +101,10 @@ def cum_sum(x: Tensor, axis: Any, *, exclusive: int = 0, reverse: int = 0) -> Te
     """Sums of what comes before, the element itself included unless ``exclusive``."""
     along = int(axis)
     turned = x.flip(along) if reverse else x
-    made = turned.cumsum(along)
-    made = (made - turned if exclusive else made).to(x.dtype)
+    if exclusive:  # not the sum less the element: of an infinite one that is not a number
+        nothing = torch.zeros_like(turned.narrow(along, 0, 1))
+        turned = torch.cat([nothing, turned.narrow(along, 0, x.shape[along] - 1)], along)
+    made = turned.cumsum(along).to(x.dtype)
     return made.flip(along) if reverse else made
 
 
@@ -120,11 +122,11 @@ def constant_of_shape(shape: Sequence[int], *, value: Any = None) -> Tensor:
 def lp_pool(
     x: Tensor, *, kernel_shape: Sequence[int], p: int = 2, strides: Sequence[int] = (), pads: Sequence[int] = (),
 ) -> Tensor:  # fmt: skip
-    """Of one axis or two: the mean of powers times their number."""
+    """Of one to three axes: the mean of powers times their number."""
     rank = len(kernel_shape)
     ends = [each for axis in reversed(range(rank)) for each in ((pads or (0,) * 2 * rank)[axis::rank])]
     powers = functional.pad(x.abs() ** p, ends)
-    pool = (functional.avg_pool1d, functional.avg_pool2d)[rank - 1]
+    pool = (functional.avg_pool1d, functional.avg_pool2d, functional.avg_pool3d)[rank - 1]
     number = 1
     for each in kernel_shape:
         number *= each
@@ -145,6 +147,7 @@ RARER: Mapping[str, Callable[..., Any]] = {
 
 
 def _product(x: Tensor, axes: Sequence[int] | None, keepdims: int) -> Tensor:
+    """Of the type of ``x``: PyTorch's products of int32 are int64."""
     for axis in sorted((each % x.ndim for each in (axes or range(x.ndim))), reverse=True):
-        x = x.prod(axis, keepdim=bool(keepdims))
+        x = x.prod(axis, keepdim=bool(keepdims), dtype=x.dtype)
     return x

@@ -15,7 +15,8 @@ from convertkit.data.feeds import load_feeds
 from convertkit.onnx.load import load_model
 from convertkit.quantization import prune
 from convertkit.quantization.graph.reordered import reordered_values
-from convertkit.quantization.pruning.order import exchanged, movable, reordered
+from convertkit.quantization.graph.units import constant
+from convertkit.quantization.pruning.order import better_orders, exchanged, movable, reordered
 from convertkit.quantization.pruning.patterns import Pattern, neighbours
 from convertkit.quantization.pruning.products import find_products
 from convertkit.quantization.pruning.rules import follow
@@ -74,6 +75,18 @@ def test_what_moves_has_another_name_and_tells_what_it_was(tmp_path: Path) -> No
         assert np.allclose(np.take(run(one, x), each.entries, each.axis), run(other, x), rtol=1e-4, atol=1e-4)
 
 
+def test_a_place_gets_the_channel_that_the_order_names() -> None:
+    """And not the other way round, which computes the same and keeps less."""
+    model = opened(crowded())
+    (place,) = (place for place, group in enumerate(movable(follow(model.graph))) if group.size == 16)
+    order = np.roll(np.arange(16), 3)
+    copy = reordered(model, {place: order})
+    (before, after) = (
+        constant(next(n for n in each.graph if str(n.name).startswith("three")).inputs[1]) for each in (model, copy)
+    )
+    assert np.array_equal(after, before[:, order])
+
+
 def kept(scores: np.ndarray) -> float:
     return float(scores[neighbours(scores[None], TWO_OF_FOUR, 1)[0]].sum())
 
@@ -118,6 +131,21 @@ def crowded() -> onnx.ModelProto:
         helper.make_node("Flatten", ["f"], ["y"], "seven"),
     ]
     return model_of(nodes, constants, {"x": [1, 3, 12, 12]}, {"y": [1, 6]})
+
+
+def test_a_weight_in_blocks_has_the_same_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks are columns side by side, each of some channels with all their taps."""
+    model, found = opened(crowded()), []
+    for most in (144, 72):
+        monkeypatch.setattr("convertkit.quantization.pruning.products.MOST_COLUMNS", most)
+        products = [each for each in find_products(model.graph) if each.name.startswith("three")]
+        assert [each.blocks for each in products] == [144 // most]
+        found.append(better_orders(model, TWO_OF_FOUR, {each: np.square(each.rows) for each in products}))
+    one, two = found
+    assert one
+    assert {place: order.tolist() for place, order in one.items()} == {
+        place: order.tolist() for place, order in two.items()
+    }
 
 
 def test_a_better_order_is_delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -189,6 +189,12 @@ ROWS_OF_ROWS: dict[str, Layer] = {
     **{kind: lambda b, x, kind=kind: b.add(kind, x, b.real(4, 1), b.real(6)) for kind in ("Max", "Min")},
     "Hardmax": lambda b, x: b.add("Hardmax", b.add("Relu", x), axis=0),
     "CumSum": lambda b, x: b.add("CumSum", x, b.constant(np.int64(1)), exclusive=1, reverse=1),
+    "CumSum, exclusive of infinities": lambda b, x: b.add(
+        "CumSum", b.add("Reciprocal", b.add("Relu", x)), b.constant(np.int64(0)), exclusive=1
+    ),
+    "ReduceProd of int32": lambda b, x: whole(
+        b, "ReduceProd", b.add("Cast", times(b, x), to=6), b.constant(integers(0))
+    ),
     "Trilu": lambda b, x: b.add("Trilu", x, b.constant(np.int64(-1)), upper=0),
     "ScatterElements": lambda b, x: b.add(
         "ScatterElements", x, b.constant(np.array([[5, -4, 0]] * 4)), b.real(4, 3), axis=1
