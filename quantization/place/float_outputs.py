@@ -30,20 +30,24 @@ def keep_real(graph: ir.Graph, integer: Sequence[Unit], profile: QuantProfile) -
             pair = _pair(value)
             if pair is None:
                 continue
-            uses = tuple(pair[1].outputs[0].uses())
+            read = pair[1].outputs[0]
+            uses = tuple(read.uses())
             floats = profile.writes_float and all(use.node not in readers for use in uses)
-            if not uses or floats or (profile.fused_sums and _is_added(unit, uses)):
+            if not uses or floats or (profile.fused_sums and _is_added(unit, read)):
                 bypass(pair[1], value)
                 graph.remove(pair[0], safe=True)
                 real.add(unit)
     return frozenset(real)
 
 
-def _is_added(unit: Unit, uses: Sequence[tuple[ir.Node, int]]) -> bool:
-    """Whether a product is only read by an Add whose other operand is integers."""
-    if unit.weight is None or unit.clamp is not None or len(uses) != 1:
+def _is_added(unit: Unit, read: ir.Value) -> bool:
+    """Whether a product is only read by an Add whose other operand is integers.
+
+    One that is an output, too, keeps its pair: without one OpenVINO 2026.4 computes neither it nor the sum right.
+    """
+    if unit.weight is None or unit.clamp is not None or only_user(read) is None:
         return False
-    node, place = uses[0]
+    ((node, place),) = read.uses()
     other = node.inputs[1 - place] if node.op_type == "Add" else None
     maker = None if other is None else other.producer()
     return maker is not None and maker.op_type == "DequantizeLinear"

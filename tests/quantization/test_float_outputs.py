@@ -114,3 +114,13 @@ def test_of_two_convolutions_one_is_rounded_before_their_sum(quantized) -> None:
     add = helper.make_node("Add", ["r", "o"], ["g"], "join")
     result = quantized(gated(other, add), images(24), target="tensorrt")
     assert set(result.pairs()) == {"x", "r", "g"}
+
+
+def test_what_is_an_output_too_is_rounded_before_its_sum(quantized) -> None:
+    other = helper.make_node("Conv", ["x", "w1"], ["o"], "other")
+    model = gated(other, helper.make_node("Add", ["r", "o"], ["g"], "join"))
+    model.graph.output.append(helper.make_tensor_value_info("o", onnx.TensorProto.FLOAT, ["N", 16, 10, 10]))
+    result = quantized(model, images(24), target="tensorrt")
+    makers = {node.output[0]: node.op_type for node in result.graph.node}
+    (join,) = (node for node in result.graph.node if node.name == "join")
+    assert [makers[name] for name in join.input] == ["DequantizeLinear"] * 2
