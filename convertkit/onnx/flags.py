@@ -24,7 +24,7 @@ def _rewrite(node: ir.Node) -> None:
     def add(op: str, *inputs: ir.Value) -> ir.Value:
         each = ir.node(op, list(inputs), name=f"{node.name}/{op}{len(made)}")
         each.metadata_props.update(node.metadata_props)
-        each.outputs[0].dtype = ir.DataType.BOOL
+        each.outputs[0].type = ir.TensorType(ir.DataType.BOOL)
         made.append(each)
         return each.outputs[0]
 

@@ -31,7 +31,7 @@ def _rewrite(node: ir.Node, alpha: int, beta: int) -> None:
     def add(op: str, *inputs: ir.Value, attributes: dict[str, list[int]] | None = None) -> ir.Value:
         each = ir.node(op, list(inputs), attributes or {}, name=f"{node.name}/{op}{len(made)}")
         each.metadata_props.update(node.metadata_props)
-        each.outputs[0].dtype = dtype
+        each.outputs[0].type = ir.TensorType(dtype)
         made.append(each)
         return each.outputs[0]
 
