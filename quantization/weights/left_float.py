@@ -18,6 +18,8 @@ LEAST_NUMBERS = 256
 """Of a constant: a smaller one saves no more than its own DEQUANTIZE takes in the file."""
 _CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
 _ELEMENTWISE = frozenset({"Add", "Sub", "Mul", "Div", "Where"})
+_LEAST_DIVISOR = 2.0**-14
+"""A smaller one loses digits in float16, or is 0."""
 _MOST_CANCELLED = 64.0
 """How much larger the terms of a sum may be than what is left of them."""
 
@@ -35,9 +37,15 @@ def _is_wanted(value: ir.Value) -> bool:
     array = constant(value)
     is_table = sum(size > 1 for size in array.shape) > 1
     return array.size >= LEAST_NUMBERS and all(
-        _is_float_convolution(use.node) or (is_table and use.node.op_type in _ELEMENTWISE and not use.node.domain)
-        for use in value.uses()
+        _is_float_convolution(node)
+        or (is_table and node.op_type in _ELEMENTWISE and not node.domain and not _divides(node, place, array))
+        for node, place in value.uses()
     )
+
+
+def _divides(node: ir.Node, place: int, array: Array) -> bool:
+    """Whether small numbers of a table are divided by: what they lose is not small beside what the others give."""
+    return node.op_type == "Div" and place == 1 and float(np.abs(array).min()) < _LEAST_DIVISOR
 
 
 def _is_float_convolution(node: ir.Node) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnx_ir as ir
+import pytest
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter
 from onnx import helper
@@ -57,6 +58,18 @@ def test_tables_that_cancel_stay_two() -> None:
     model = tables(large, -large)
     store_what_is_float(model)
     assert sum(node.op_type == "Add" for node in model.graph) == 3
+
+
+@pytest.mark.parametrize(("least", "dtype"), [(1e-8, ir.DataType.FLOAT), (1e-3, ir.DataType.FLOAT16)])
+def test_what_divides_by_next_to_nothing_stays_float32(least: float, dtype: ir.DataType) -> None:
+    """As float16 it is 0: the deviation of a pixel that is always black."""
+    deviations = np.abs(drawn(1)) + 0.1
+    deviations[0, 0, 0] = least
+    node = helper.make_node("Div", ["x", "deviations"], ["y"], "scale")
+    shapes = {"x": [1, _ROWS, _COLUMNS]}, {"y": [1, _ROWS, _COLUMNS]}
+    model = ir.from_proto(model_of([node], {"deviations": deviations.astype("f4")}, *shapes))
+    store_what_is_float(model)
+    assert [each.dtype for each in model.graph.initializers.values()] == [dtype]
 
 
 def test_a_dense_layers_bias_and_weights_stay_float32() -> None:
