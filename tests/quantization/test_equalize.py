@@ -11,11 +11,15 @@ import pytest
 from onnx import helper
 
 from convertkit.artifact import Array
+from convertkit.onnx.edit import array_of
 from convertkit.onnx.load import load_model
 from convertkit.quantization.graph.replay import open_session, run_all
 from convertkit.quantization.prepare.prepare import prepare
+from convertkit.quantization.search.equalized import equalized_weights
 from convertkit.quantization.weights.equalize import equalize, measure
 from convertkit.quantization.weights.sites import find_sites
+from convertkit.recipe import ExportOptions
+from convertkit.targets.onnxruntime.profile import profile as ort_profile
 from tests.quantization.models import artifact_of, images, model_of
 
 DATA = images(24)
@@ -223,6 +227,25 @@ def test_weights_alone_whose_channels_are_alike_stay(quantized, precision: str) 
     data = np.random.default_rng(1).normal(0, 1, (24, 12, 8, 8)).astype(np.float32)
     result = quantized(model_of(nodes, constants, {"x": [1, 12, 8, 8]}, {"y": [1, 12, 4, 4]}), data, precision)
     assert result.stage.diagnosis["equalized"] == {}
+
+
+@pytest.mark.parametrize("gains", [True, False])
+def test_scales_stay_moved_only_where_what_is_stored_keeps_more(gains: bool) -> None:
+    """The expected noise of both falls; what the stored model answers decides."""
+    model = ir.from_proto(onnx.shape_inference.infer_shapes(separable(96)))
+    prepare(model)
+    weight = array_of(model.graph.initializers["w2"])
+
+    def store(copy: ir.Model) -> None:
+        moved = not any(np.array_equal(array_of(each), weight) for each in copy.graph.initializers.values())
+        for value in copy.graph.initializers.values():
+            array = array_of(value)
+            if moved != gains and array is not None and array.ndim > 1:
+                value.const_value = ir.tensor(array * np.float32(1.5))
+
+    scaled, moved = equalized_weights(model, ort_profile(ExportOptions("x", precision="w8")), FEEDS, {}, store)
+    assert bool(moved) == gains
+    assert (scaled is model) != gains
 
 
 def test_where_it_does_not_gain_it_is_not_done(quantized) -> None:
