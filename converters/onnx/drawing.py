@@ -15,6 +15,8 @@ from convertkit.onnx.origin import location
 _DRAWS = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
 )
+_SAME = "if it draws the same numbers before and after each step"
+"""Else the comparison of a step fails, as of any two results that differ."""
 _RATIO, _TRAINING = 1, 2
 """The operands of Dropout that say how many values it drops, and whether it does."""
 
@@ -31,7 +33,7 @@ def refusal_of_chance(model: ir.Model) -> Unsupported | None:
         "it draws random numbers, so no two calls agree and nothing can be verified",
         subject=f"{found.name or 'node'} ({found.op_type})",
         location=location(found),
-        ways_out=(way, "convertkit export … --allow-unverified to deliver it all the same, not verified"),
+        ways_out=(way, f"convertkit export … --allow-unverified to deliver it, not verified, {_SAME}"),
     )
 
 

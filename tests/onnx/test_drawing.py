@@ -101,6 +101,15 @@ def test_allowed_it_is_delivered_and_not_called_verified(tmp_path):
     assert "model.onnx" in everything_below(tmp_path / "out")
 
 
+def test_allowed_it_is_refused_where_its_draws_differ(tmp_path):
+    """Of a Dropout that leaves out its ratio the canonical form has another place, by which ONNX Runtime seeds it."""
+    source = with_noise(tmp_path, [helper.make_node("Dropout", ["x", "", "training"], ["drawn"], name="noise")])
+    said = here("export", source, "--target", "onnxruntime", "--allow-unverified", "-o", tmp_path / "out")
+    assert said.code == 3
+    assert "verification failed after canonical-onnx" in said.err
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_look_at_it_tells_the_node(tmp_path):
     said = here("inspect", with_noise(tmp_path, LIKE))
     assert said.code == 0
