@@ -1,9 +1,11 @@
 """Work that is ended from another thread, and what a scheduler does with it behind Ctrl-C."""
 
 import sys
+import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -41,8 +43,17 @@ def loop(begun):
 
 
 def program(begun):
-    begun()
-    run_to_end([sys.executable, "-c", ENDLESS])
+    """It tells itself that it runs: one that is only being started might be left behind."""
+    with tempfile.TemporaryDirectory() as folder:
+        sign = Path(folder) / "runs"
+
+        def tell():
+            while not sign.exists():
+                time.sleep(0.005)
+            begun()
+
+        threading.Thread(target=tell, daemon=True).start()
+        run_to_end([sys.executable, "-c", f"open({str(sign)!r}, 'w').close(); {ENDLESS}"])
 
 
 def worker(begun):
