@@ -89,10 +89,14 @@ def test_a_batch_that_is_fixed(net, tmp_path):
 
 def test_what_says_nothing_is_not_verified(tmp_path):
     made = onnx_models.model(
-        [onnx.helper.make_node("Mul", ["x", "w"], ["y"])],
+        [
+            onnx.helper.make_node("Abs", ["x"], ["a"]),
+            onnx.helper.make_node("Mul", ["a", "w"], ["m"]),
+            onnx.helper.make_node("Relu", ["m"], ["y"]),
+        ],
         {"x": ["N", 5]},
         {"y": ["N", 5]},
-        [numpy_helper.from_array(np.zeros(5, np.float32), "w")],
+        [numpy_helper.from_array(np.full(5, -1, np.float32), "w")],
     )
     path = onnx_models.write(tmp_path, made)
     found = convertkit.verify(path, path)

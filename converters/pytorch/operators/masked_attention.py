@@ -34,8 +34,11 @@ def keep_zeros(program: Any) -> None:
             else:
                 hidden = graph.call_function(_ATEN.logical_not.default, (mask,))
             nothing_left = graph.call_function(_ATEN.all.dim, (hidden, -1, True))
+        for each in (hidden, nothing_left):
+            first, *others = each.args
+            each.meta["val"] = each.target(first.meta["val"], *others)  # of fakes: what it would be, not computed
         node.replace_all_uses_with(filled)
-        filled.args = (node, nothing_left, 0.0)
+        filled.args, filled.meta["val"] = (node, nothing_left, 0.0), node.meta["val"]
         program.graph_signature.replace_all_uses(node.name, filled.name)
     program.graph_module.recompile()
 

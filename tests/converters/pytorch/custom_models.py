@@ -34,4 +34,4 @@ class Decomposed(nn.Module):
     example_inputs = (torch.eye(3)[None].repeat(2, 1, 1),)
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.linalg.eigvalsh(x + x.mT)
+        return torch.linalg.ldl_factor(x + x.mT)[0]

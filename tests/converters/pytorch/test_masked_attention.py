@@ -96,3 +96,21 @@ def test_feeds_hide_the_first_row_of_what_may_be_a_mask() -> None:
     assert not hiding_feeds(leaves[:1], ({"N": 2},), seed=0)
     state = Leaf("state.h", "", (4,), "float32", given=True)
     assert not hiding_feeds([*leaves, state], ({"N": 2},), seed=0), "what comes from NaN would stay in its state"
+
+
+def test_what_is_written_behind_attention_has_values():
+    """Later rewritings ask each node of a program what it computes."""
+    import torch
+
+    from convertkit.converters.pytorch.operators.masked_attention import keep_zeros
+
+    module = mask_models.Booleans().eval()
+    program = torch.export.export(module, module.example_inputs)
+    before = len(program.graph.nodes)
+    keep_zeros(program)
+    added = [node for node in program.graph.nodes if node.op == "call_function"]
+    assert len(program.graph.nodes) == before + 3
+    assert all("val" in node.meta for node in added)
+    filled = next(node for node in added if node.target == torch.ops.aten.masked_fill.Scalar)
+    assert [filled.args[1].meta["val"].dtype, filled.meta["val"].dtype] == [torch.bool, torch.float32]
+    assert filled.args[1].meta["val"].shape[-1] == 1
