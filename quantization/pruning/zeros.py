@@ -92,7 +92,7 @@ class PruneWeights(LossyStep):
 
     def _refuse(self, products: Sequence[Product]) -> None:
         if not products:
-            raise Unsupported("--prune finds no constant weight of a convolution, matrix product or recurrent layer")
+            raise Unsupported("--prune finds no float32 weight of a convolution, matrix product or recurrent layer")
         if self.wanted is not None and self.wanted.of and not any(fits(each, self.wanted) for each in products):
             raise Unsupported(
                 f"--prune {self.text}: no layer sums over a multiple of {self.wanted.of} channels",
