@@ -48,7 +48,9 @@ def equalized(
     if not plan.integer:  # then weights alone are stored, if anything is
         plan = replace(plan, stored=True)
     judge = partial(_score, plan=plan, profile=profile, feeds=feeds[:_SCORED], state=state)
-    worker = _Equalizer(partial(_rounded, plan=plan, profile=profile), judge, feeds[:_MEASURED], state)
+    worker = _Equalizer(
+        partial(_rounded, plan=plan, profile=profile), judge, feeds[:_MEASURED], state, alone=not plan.integer
+    )
     return worker.run(model, profile.symmetric)
 
 

@@ -201,7 +201,8 @@ def test_stored_weights_are_equalized_where_no_operator_computes_in_integers(qua
     result = quantized(separable(96), DATA, target="onnxruntime")
     assert result.stage.diagnosis["integer_macs_share"] == 0
     assert result.stage.diagnosis["effective"] == "weights-only"
-    assert set(result.stage.diagnosis["equalized"]) == {"l0", "l1", "l2"}
+    told = set(result.stage.diagnosis["equalized"])
+    assert told == {"l1", "l2"}, "activations are not rounded, and a depthwise one has a scale for each channel"
     assert result.snr_db(images(32, 5)) > 35
 
 
