@@ -114,9 +114,10 @@ def test_a_volume_after_kills(staying, place):
     assert subprocess.run(command(*flags), capture_output=True, check=False).returncode == 0
     longest = time.monotonic() - begun
     for moment in range(10):
-        with subprocess.Popen(command(*flags), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+        with subprocess.Popen(command(*flags), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as run:
             time.sleep(longest * (0.4 + 0.06 * moment))
             run.send_signal(signal.SIGKILL)
+            run.communicate()  # ends when its child is dead, too, which holds the other end
     assert here(*flags).code == 0
     assert everything_below(staying) == {"manifest.json", "model.onnx", "report.html", "report.json"}
     assert not [name for name in os.listdir(place) if ".convertkit-" in name]
