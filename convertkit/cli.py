@@ -41,6 +41,8 @@ _OTHER_NAMES = {
 }
 """Commands of other tools, and ours."""
 _INTERRUPTED = "Interrupted"
+_CLOSED = getattr(signal, "SIGHUP", signal.SIGTERM)
+"""The terminal was closed; Windows has no such signal."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -84,7 +86,7 @@ def _ended(words: list[str], session: Session) -> Ending | None:
     except click.exceptions.Abort as stop:
         if isinstance(stop.__cause__, EOFError):  # click takes the early end of any file for Ctrl-D
             return _internal(stop.__cause__, words, session)
-        number = signal.SIGTERM if isinstance(stop.__cause__, _Terminated) else signal.SIGINT
+        number = stop.__cause__.number if isinstance(stop.__cause__, _Terminated) else signal.SIGINT
         done = ", ".join(str(each.result.path) for each in session.outcomes if each.result is not None)
         said = f"stopped; delivered before: {done}" if done else "stopped; nothing was written"
         _say(said, session)
@@ -103,21 +105,32 @@ def _ended(words: list[str], session: Session) -> Ending | None:
 
 
 class _Terminated(KeyboardInterrupt):
-    """SIGTERM: ends a run as Ctrl-C does, which clears what lies beside the output folder."""
+    """SIGTERM or SIGHUP: ends a run as Ctrl-C does, which clears what lies beside the output folder."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
 
 
 def _listen() -> None:
-    """Let SIGTERM end a run as Ctrl-C does; a shell's background does not hear Ctrl-C, and we neither."""
+    """Let SIGTERM and a closed terminal end a run as Ctrl-C does.
+
+    A shell's background does not hear Ctrl-C, nor ``nohup`` a closed terminal, and we neither.
+    """
     signal.signal(signal.SIGTERM, _stop)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _stop)
+    if signal.getsignal(_CLOSED) is signal.SIG_DFL:
+        signal.signal(_CLOSED, _stop)
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
     """End the run; a second signal does not disturb what clears up behind the first."""
-    for each in (signal.SIGINT, signal.SIGTERM):
+    for each in (signal.SIGINT, signal.SIGTERM, _CLOSED):
         signal.signal(each, signal.SIG_IGN)
-    raise _Terminated if number == signal.SIGTERM else KeyboardInterrupt
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    raise _Terminated(number)
 
 
 def _told(ending: Ending, session: Session) -> Ending:

@@ -108,7 +108,7 @@ def test_killed_with_a_framework_in_a_worker(tmp_path, digits):
             check_whole(place / "out")
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_stopped_in_the_middle(tmp_path, mlp, number, code):
     """What is asked to stop clears what it has begun and says so."""
     (tmp_path / "slow.py").write_text(

@@ -11,10 +11,8 @@ import onnx_ir as ir
 
 from convertkit.errors import Unsupported
 from convertkit.onnx.origin import location
+from convertkit.onnx.specs import DRAW
 
-_DRAWS = frozenset(
-    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
-)
 _SAME = "if it draws the same numbers before and after each step"
 """Else the comparison of a step fails, as of any two results that differ."""
 _RATIO, _TRAINING = 1, 2
@@ -44,7 +42,7 @@ def _drawing(model: ir.Model) -> Iterator[ir.Node]:
 
 def _draws(node: ir.Node) -> bool:
     if node.op_type != "Dropout":
-        return node.op_type in _DRAWS
+        return node.op_type in DRAW
     return _may_hold(node, _TRAINING, unstated=False) and _may_hold(node, _RATIO, unstated=True)
 
 

@@ -71,7 +71,8 @@ def _inside(node: ir.Node) -> Iterator[ir.Node]:
 
 
 _READ_SIZES = frozenset({"Shape", "Size", "EyeLike"})
-_DRAW = frozenset({"RandomNormal", "RandomUniform", "Multinomial", "Bernoulli"})
+DRAW = frozenset({"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"})
+"""Operators that draw random numbers; a Dropout draws where it trains."""
 
 
 _PRODUCTS = frozenset({"MatMul", "Gemm", "Conv", "ConvTranspose", "Mul"})
@@ -84,7 +85,7 @@ def _fixed(graph: ir.Graph) -> frozenset[ir.Value]:
     """
     found: set[ir.Value] = set()
     for node in graph:
-        if node.op_type in _DRAW or next(_inside(node), None) is not None:
+        if node.op_type in DRAW or next(_inside(node), None) is not None:
             continue
         operands = [value for value in node.inputs if value is not None]
         known = all(value in found or value.is_initializer() for value in operands)
