@@ -108,6 +108,14 @@ def test_killed_with_a_framework_in_a_worker(tmp_path, digits):
             check_whole(place / "out")
 
 
+def with_hangups(handler, arguments):
+    """`arguments`, begun with that handler of SIGHUP, also where `nohup` around the tests ignores it."""
+    begun = (
+        f"import os, signal, sys; signal.signal(signal.SIGHUP, signal.{handler}); os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    return [sys.executable, "-c", begun, *arguments]
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_stopped_in_the_middle(tmp_path, mlp, number, code):
     """What is asked to stop clears what it has begun and says so."""
@@ -117,7 +125,8 @@ def test_stopped_in_the_middle(tmp_path, mlp, number, code):
         "    print('here', flush=True)\n    time.sleep(100)\n"
     )
     (tmp_path / "place").mkdir()
-    arguments = command("export", mlp, "--calib", "slow:feeds", "-o", tmp_path / "place" / "out")
+    export = command("export", mlp, "--calib", "slow:feeds", "-o", tmp_path / "place" / "out")
+    arguments = with_hangups("SIG_DFL", export)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True) as run:
         assert run.stdout.readline() == "here\n"
@@ -177,6 +186,23 @@ def test_stopped_while_a_task_runs_for_ever(tmp_path, mlp, calib, number, code, 
     assert (run.returncode, said.strip().splitlines()[-1]) == (code, "stopped; nothing was written")
     assert not everything_below(place)
     assert not everything_below(temporary)
+
+
+def test_what_nohup_starts_outlives_the_terminal(tmp_path, mlp):
+    (tmp_path / "slow.py").write_text(
+        "import os, signal\n\n\ndef feeds():\n    os.kill(os.getppid(), signal.SIGHUP)\n"
+        "    os.kill(os.getpid(), signal.SIGHUP)\n    return [{'x': __import__('numpy').ones((1, 5), 'f4')}] * 4\n"
+    )
+    export = command("export", mlp, "--calib", "slow:feeds", "-t", "onnxruntime", "-o", tmp_path / "out")
+    done = subprocess.run(
+        with_hangups("SIG_IGN", export),
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    check_whole(tmp_path / "out")
 
 
 def test_leftovers_of_killed_runs_go_with_the_next(tmp_path, mlp):
