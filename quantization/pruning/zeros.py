@@ -42,7 +42,7 @@ _FINEST = 0.02
 """``--prune auto`` finds the share to this much."""
 _SHARES = (0.3, 0.97)
 """The least share that is worth its while, and the most that is tried."""
-
+_WIDER = ("the model before it became float16, and --fp16 beside --prune",)
 
 Judged = tuple[ir.Model, Sequence[Found], Quality]
 
@@ -69,7 +69,7 @@ class PruneWeights(LossyStep):
         prepare(model)
         explicit_biases(model.graph)
         products = find_products(model.graph)
-        self._refuse(products)
+        self._refuse(products, model.graph)
         if self.calibration is None:
             assert self.wanted is not None
             found: Sequence[Found] = plainly_pruned(model.graph, products, self.wanted)
@@ -90,9 +90,12 @@ class PruneWeights(LossyStep):
         }
         return save_model(model, workdir / "pruned.onnx", f"{self.name} {self.version}", source.initial_state)
 
-    def _refuse(self, products: Sequence[Product]) -> None:
+    def _refuse(self, products: Sequence[Product], graph: ir.Graph) -> None:
         if not products:
-            raise Unsupported("--prune finds no float32 weight of a convolution, matrix product or recurrent layer")
+            raise Unsupported(
+                "--prune finds no float32 weight of a convolution, matrix product or recurrent layer",
+                ways_out=_WIDER if any(_is_half(each) for each in graph.initializers.values()) else (),
+            )
         if self.wanted is not None and self.wanted.of and not any(fits(each, self.wanted) for each in products):
             raise Unsupported(
                 f"--prune {self.text}: no layer sums over a multiple of {self.wanted.of} channels",
@@ -216,3 +219,7 @@ def build(context: BuildContext) -> Stage | None:
     return PruneWeights(
         pattern(options.prune), options.prune, context.calibration, choices=options, progress=context.progress
     )
+
+
+def _is_half(value: ir.Value) -> bool:
+    return value.const_value is not None and value.const_value.dtype in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 import convertkit
 from convertkit.data.feeds import load_feeds
@@ -259,6 +259,16 @@ def test_nothing_to_prune_is_refused(tmp_path: Path) -> None:
     proto = model_of([helper.make_node("Relu", ["x"], ["y"])], {}, {"x": [1, 4]}, {"y": [1, 4]})
     with pytest.raises(Unsupported, match="finds no float32 weight"):
         stage("0.5", None).run(artifact_of(proto, tmp_path), tmp_path)
+
+
+def test_a_float16_model_is_told_where_to_prune(tmp_path: Path) -> None:
+    weight = {"w": np.ones((4, 4), np.float16)}
+    proto = model_of([helper.make_node("MatMul", ["x", "w"], ["y"])], weight, {"x": [1, 4]}, {"y": [1, 4]})
+    for value in (*proto.graph.input, *proto.graph.output):
+        value.type.tensor_type.elem_type = TensorProto.FLOAT16
+    with pytest.raises(Unsupported, match="finds no float32 weight") as refused:
+        stage("0.5", None).run(artifact_of(proto, tmp_path), tmp_path)
+    assert "--fp16 beside --prune" in refused.value.ways_out[0]
 
 
 def test_channels_that_do_not_divide_are_refused(tmp_path: Path) -> None:
