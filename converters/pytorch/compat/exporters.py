@@ -101,3 +101,16 @@ def contains(g: Any, values: Any, element: Any) -> Any:
 def attention(g: Any, *arguments: Any) -> Any:
     """The exporter's own form of ``aten::scaled_dot_product_attention``."""
     return symbolic_opset14.scaled_dot_product_attention(g, *arguments)
+
+
+def forget_pending_sizes(program: Any) -> None:
+    """Drop sizes that depend on data and that an attempt at this program has left unclaimed, in place.
+
+    torch's ONNX exporter runs operators as ``x[mask]`` on shapes alone to find types, and the sizes which that makes
+    stop the next decomposition of the same program.
+    """
+    for node in program.graph.nodes:
+        mode = getattr(node.meta.get("val"), "fake_mode", None)
+        if mode is not None and mode.shape_env is not None:
+            mode.shape_env.pending_fresh_unbacked_symbols.clear()
+            return

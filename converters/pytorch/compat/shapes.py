@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -23,16 +22,3 @@ def shapes_only() -> Iterator[None]:
             yield
     finally:
         _LOG.disabled = before
-
-
-def forget_pending_sizes(program: Any) -> None:
-    """Drop sizes that depend on data and that an attempt at this program has left unclaimed, in place.
-
-    torch's ONNX exporter runs operators as ``x[mask]`` on shapes alone to find types, and the sizes which that makes
-    stop the next decomposition of the same program.
-    """
-    for node in program.graph.nodes:
-        mode = getattr(node.meta.get("val"), "fake_mode", None)
-        if mode is not None and mode.shape_env is not None:
-            mode.shape_env.pending_fresh_unbacked_symbols.clear()
-            return

@@ -10,7 +10,6 @@ import torch
 
 from convertkit.artifact import Array
 from convertkit.converters.pytorch.compat import exporters
-from convertkit.converters.pytorch.compat.shapes import forget_pending_sizes
 from convertkit.converters.pytorch.load.registered_operators import decompositions, refusal, untranslated
 from convertkit.converters.pytorch.model.failures import innermost
 from convertkit.converters.pytorch.model.leaves import Leaf
@@ -19,10 +18,8 @@ from convertkit.converters.pytorch.model.subject import Subject, to_tensor, valu
 from convertkit.converters.pytorch.operators.complex_numbers import makes_some
 from convertkit.converters.pytorch.operators.masked_attention import keep_zeros
 from convertkit.converters.pytorch.operators.missing_ops import substitutes
-from convertkit.converters.pytorch.operators.narrow_integers import widen_narrow_integers
 from convertkit.converters.pytorch.operators.views import is_view_refused, lay_out_views
 from convertkit.converters.pytorch.operators.written_out import written_out
-from convertkit.converters.pytorch.routes.declared import keep_types
 from convertkit.converters.pytorch.routes.flat import Flat, is_constant
 from convertkit.errors import Unsupported
 
@@ -95,15 +92,19 @@ def write_program(program: Any, inputs: Sequence[str], outputs: Sequence[str], p
     except torch.onnx.OnnxExporterError as error:
         if not is_view_refused(innermost(error)):
             raise
-        forget_pending_sizes(program)
+        exporters.forget_pending_sizes(program)
         lay_out_views(program)
         _translate(program, inputs, outputs, path)
     except Unsupported:
-        forget_pending_sizes(program)
+        exporters.forget_pending_sizes(program)
         _translate(written_out(program, set(_translations(program))), inputs, outputs, path)
 
 
 def _translate(program: Any, inputs: Sequence[str], outputs: Sequence[str], path: str) -> None:
+    # ONNX IR imports sympy, and archives need neither
+    from convertkit.converters.pytorch.operators.narrow_integers import widen_narrow_integers
+    from convertkit.converters.pytorch.routes.declared import keep_types
+
     try:
         written = torch.onnx.export(
             program,
@@ -153,5 +154,5 @@ def _numbered(name: str) -> Iterator[str]:
 
 def _nodes(program: Any) -> list[Any]:
     """The program's nodes, and those of the operators that it is taken apart into before it is translated."""
-    forget_pending_sizes(program)
+    exporters.forget_pending_sizes(program)
     return [*program.graph.nodes, *program.run_decompositions().graph.nodes]
