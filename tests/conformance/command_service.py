@@ -38,10 +38,13 @@ from convertkit.workers.process import Reply
 class Command:
     """Methods of the worker; each call runs in a fork, so that an aborting kernel ends only that call."""
 
+    def __init__(self) -> None:
+        self._templates = warm.Templates()
+
     def prepare(self, params: dict[str, Any], arrays: dict[str, np.ndarray]) -> Reply:
-        """Import, in the process that all cases are forks of, what the targets' workers would."""
+        """Start what the targets' workers are forks of."""
         for target in params["targets"]:
-            warm.load(target)
+            self._templates.start(target)
         return Reply()
 
     def case(self, params: dict[str, Any], arrays: dict[str, np.ndarray]) -> Reply:
@@ -53,7 +56,6 @@ class Command:
         if "int8" in flags:
             flags["calib"] = _calibration(data)
         for target in params["targets"]:
-            warm.keep(target)
             with tempfile.TemporaryDirectory() as folder:
                 try:
                     result = convertkit.export(path, target, output=Path(folder) / "out", **flags)
