@@ -7,13 +7,14 @@
 FOLDER holds NAME.onnx, NAME.calib.npz and NAME.eval.npz.  PY are interpreters of the peers' environments
 (bench/peers/README.md); a peer without one is left out.  Files that exist in OUT are kept, and of a family of a model
 whose line stands in ``OUT/rows.jsonl`` nothing is done again.  Latency: all files of a family in one process, on one
-thread, in interleaved rounds; of the TensorRT form none is measured, as that takes a GPU.
+thread, in interleaved rounds, three such processes; of the TensorRT form none is measured, as that takes a GPU.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import statistics
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -37,7 +38,10 @@ TITLES = {
 }
 INSISTING: Mapping[tuple[str, str], tuple[str, ...]] = {("mobilenetv2", "openvino"): ("openvino.int8-loss",)}
 """Integers everywhere, where these lose more than is delivered unasked."""
-LABELS = {"int8-7": "convertkit, 7-bit weights", "int8-loss": "convertkit, --accept-loss"}
+OWN = "convertkit"
+LABELS = {"int8-7": f"{OWN}, 7-bit weights", "int8-loss": f"{OWN}, --accept-loss"}
+TURNS = 3
+RACED = ("rounds", "ms", "interval", "ratio", "ratio_interval")
 TRANSFORMERS = frozenset({"bert_small", "vit_tiny", "gpt_block"})
 FORMS |= {
     "openvino.int8-7": ("--int8",),
@@ -83,7 +87,7 @@ def made(model: Path, family: str, out: Path, pythons: Mapping[str, str]) -> tup
     files, failures = dict[str, Path](), dict[str, str]()
     for form in (*OURS[family], *INSISTING.get((model.stem, family), ())):
         path, refusal = exported(model, form, out)
-        label = LABELS.get(form.split(".")[1], "convertkit")
+        label = LABELS.get(form.split(".")[1], OWN)
         if path is None:
             failures[label] = refusal
         else:
@@ -111,22 +115,26 @@ def measured(model: Path, family: str, files: Mapping[str, Path], seconds: float
     os.environ.pop("MEASURE_PLAIN", None)
     running = [label for label in files if found["files"][label]["error"] is None]
     if family != "tensorrt" and len(running) > 1:
-        found["latency"] = {**told("latency", seconds, 2, data, *(files[label] for label in running)), "files": running}
+        ours = sum(label.startswith(OWN) for label in running)
+        paths = [files[label] for label in running]
+        turns = [told("latency", seconds / TURNS, ours, data, *paths) for _ in range(TURNS)]
+        found["latency"] = {"turns": [{key: each[key] for key in RACED} for each in turns], "files": running}
     return found
 
 
 def page(rows: Mapping[tuple[str, str], Row]) -> str:
-    """The page in Markdown: a table for each family."""
+    """The page in Markdown: a table for each family, a row for each of our forms, a column for each peer."""
     lines = [_HEAD]
     for family, title in TITLES.items():
         chosen = {model: row for (model, what), row in sorted(rows.items()) if what == family}
         labels = list(dict.fromkeys(label for row in chosen.values() for label in (*row["files"], *row["failures"])))
         if not chosen:
             continue
-        lines += [f"## {title}", "", _WHAT[family], "", f"| model | {' | '.join(labels)} |"]
-        lines.append("|---" * (len(labels) + 1) + "|")
+        peers = [label for label in labels if not label.startswith(OWN)]
+        lines += [f"## {title}", "", _WHAT[family], "", f"| model | {' | '.join((OWN, *peers))} |"]
+        lines.append("|---" * (len(peers) + 2) + "|")
         for model, row in chosen.items():
-            lines.append(f"| {model} | {' | '.join(_cell(label, row, family) for label in labels)} |")
+            lines += _forms(model, row, family, peers)
         failed = [
             f"- {model}, {label}: {each}" for model, row in chosen.items() for label, each in row["failures"].items()
         ]
@@ -134,7 +142,18 @@ def page(rows: Mapping[tuple[str, str], Row]) -> str:
     return "\n".join(lines)
 
 
+def _forms(model: str, row: Row, family: str, peers: list[str]) -> list[str]:
+    """A row for each of our forms; the peers' numbers stand in the first."""
+    lines = []
+    for own in (label for label in (*row["files"], *row["failures"]) if label.startswith(OWN)):
+        first = not lines
+        cells = [_cell(own, row, family), *(_beside(own, peer, row, family, whole=first) for peer in peers)]
+        lines.append(f"| {model}{own.removeprefix(OWN)} | {' | '.join(cells)} |")
+    return lines
+
+
 def _cell(label: str, row: Row, family: str) -> str:
+    """Signal or error, accuracy, size and time of one file."""
     found: dict[str, Any] | None = row["files"].get(label)
     if found is None or found["snr_db"] is None:
         return "–" if found is None and label not in row["failures"] else "failed"
@@ -142,23 +161,36 @@ def _cell(label: str, row: Row, family: str) -> str:
     if found["top1"] is not None:
         parts.append(f"{found['top1']:.2f} %")
     parts.append(f"{found['bytes'] / 1000:,.0f} KB")
-    times = row.get("latency", {})
-    if label in times.get("files", ()) and "ms" in times:
-        place = times["files"].index(label)
-        parts.append(f"{times['ms'][place]:.3g} ms")
-        if place and times["files"][0] == "convertkit":
-            parts.append(f"ours {times['ratio'][0][place]:.2f} ×")
     if family == "tf-serving":
         parts.append(f"{found['transposes']} transposes")
+    times = row.get("latency", {})
+    if label in times.get("files", ()):
+        place = times["files"].index(label)
+        parts.append(f"{statistics.median(turn['ms'][place] for turn in times['turns']):.3g} ms")
     return ", ".join(parts)
+
+
+def _beside(own: str, peer: str, row: Row, family: str, *, whole: bool) -> str:
+    """A peer's file and our time over its, or of a further form of ours the ratio alone."""
+    parts = [_cell(peer, row, family)] if whole else []
+    times = row.get("latency", {})
+    if {own, peer} <= set(times.get("files", ())):
+        here, there = times["files"].index(own), times["files"].index(peer)
+        middle = statistics.median(turn["ratio"][here][there] for turn in times["turns"])
+        spans = [turn["ratio_interval"][here][there] for turn in times["turns"]]
+        low, high = min(low for low, _ in spans), max(high for _, high in spans)
+        parts.append(f"ours {middle:.3f} × [{low:.3f}, {high:.3f}]")
+    return ", ".join(parts) or "–"
 
 
 _HEAD = """# Servers beside peers
 
 Written by `bench/server_peers.py`: every tool with its defaults, from the same calibration samples, on the zoo's
 networks (random weights, so that SNR is a stress test) and on trained models. SNR over the evaluation samples against
-ONNX Runtime's float32. Latency: the process's own time for a call on one thread, the median of interleaved rounds in
-one process; *ours* is convertkit's time over the peer's, the median of ratios within a round. The processor has VNNI.
+ONNX Runtime's float32. Latency: the process's own time for a call on one thread, all files of a row in turns in one
+process, three processes (some rows of ONNX Runtime and TensorFlow: one). *Ours* is convertkit's time over the peer's:
+the median of the processes' medians of ratios within a round, and in brackets the least and the greatest end of their
+95 % intervals. Where these hold 1 the two are equally fast as far as this run can tell. The processor has VNNI.
 On keyword spotting ONNX Runtime's integers are about as fast as its floats: ours stores the weights as integers and
 computes in float, as integers would save less than the 30 % that convertkit asks for, on maps
 [lying on their side](onnxruntime-sideways.md).
@@ -166,11 +198,11 @@ computes in float, as integers would save less than the 30 % that convertkit ask
 _WHAT = {
     "onnxruntime": "onnxruntime.quantization 1.31.1 (QDQ, per channel, signed) and Olive 0.13.0\n"
     "(`OnnxStaticQuantization`).",
-    "openvino": "NNCF 3.4.0, both presets, `model_type` transformer where it is one. convertkit with\n"
-    "`--openvino-weight-bits 8`, and with its default of 7, which is exact on processors without VNNI, too. Of\n"
-    "MobileNetV2 with weights of 8 bits the first convolution stays float, as integers everywhere keep too little:\n"
-    "what NNCF delivers, and `--accept-loss`, in its time ([why](openvino.md)). Rows but bert_small's and\n"
-    "mobilenetv2's are of before convolutions were added unrounded.",
+    "openvino": "NNCF 3.4.0, both presets (mixed is its default for a transformer), `model_type` transformer where it\n"
+    "is one. convertkit with `--openvino-weight-bits 8`, and with its default of 7, which is exact on processors\n"
+    "without VNNI, too. Of MobileNetV2 with weights of 8 bits the first convolution stays float, as integers\n"
+    "everywhere keep too little: what NNCF delivers, and `--accept-loss`, in its time.\n"
+    "[Why](openvino.md#where-nncfs-files-are-faster) some rows are above 1.",
     "tf-serving": "onnx2tf 2.6.9 (its TensorFlow converter). The largest difference over an output's largest value.",
     "tensorrt": "ModelOpt 0.47.0 (entropy). Both run as QDQ in ONNX Runtime without optimisations: what TensorRT\n"
     "makes of them, and how fast, takes a GPU and was not executed. ModelOpt's float parts are float16, ours float32.\n"
