@@ -38,6 +38,8 @@ FORMS: Mapping[str, Mapping[str, Flags]] = {
     "onnxruntime": {"int8": INT8},
 }
 """What each target is asked for."""
+ACCURATE = ("qnn", "rknn", "executorch", "openvino")
+"""Targets whose int8 has to keep the accuracy of float."""
 EVALUATED = 300
 NAMES = ("mobilenetv2", "mobilenetv3s", "resnet18", "efficientnet_b0", "vit_tiny", "bert_small", "unet", "yolo_head")
 SEQUENCES = ("lstm", "gru", "gpt_block")
@@ -67,6 +69,13 @@ def cases() -> Iterator[Model]:
             continue
         crops = photographs()
         yield Model(each.name, each.path, {"input_1": crops[:200]}, None, {"input_1": crops[200:500]})
+
+
+def labelled() -> Iterator[Model]:
+    """Models whose labels are here, with every sample that no calibration saw."""
+    for each in npus.models():
+        if each.labelled is not None:
+            yield Model(each.name, each.path, each.calibration, each.labelled)
 
 
 def photographs() -> np.ndarray:

@@ -3,8 +3,9 @@
 Each row is an export that was run here, in a process of its own, and a line of JSON in ``build/engines.jsonl``: rows
 that are there are not run again, so that one is made anew by taking its line out.  Rows of the page whose lines are not
 there stay as they are.  Parts are ``cases`` (fixtures, and
-real models from ``$CONVERTKIT_CASES``), ``zoo`` (of ``make_zoo.py``, in the folder ``--zoo``) and ``same`` (one
-quantized model through all).  The node suite is ``make conformance-engine``, whose lines the page counts.
+real models from ``$CONVERTKIT_CASES``), ``accuracy`` (int8 of those with labels, on all samples), ``zoo`` (of
+``make_zoo.py``, in the folder ``--zoo``) and ``same`` (one quantized model through all).  The node suite is
+``make conformance-engine``, whose lines the page counts.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 
 import engines_page
 import numpy as np
-from engine_models import CALLS, FORMS, QUANTIZED, Model, cases, quantized, zoo
+from engine_models import ACCURATE, CALLS, FORMS, QUANTIZED, Model, cases, labelled, quantized, zoo
 
 import convertkit
 from convertkit import plugins
@@ -32,7 +33,7 @@ from convertkit.result import Result
 
 HERE = Path(__file__).resolve().parents[1]
 BUILD = HERE / "build"
-PARTS = ("cases", "zoo", "same")
+PARTS = ("cases", "accuracy", "zoo", "same")
 LIMIT_S = 900.0
 DELIVERED = ("model.rknn", "model.xml", "model.pte", "model.onnx")
 """The model in a folder of a target with integers; RKNN's has the graph beside it."""
@@ -43,7 +44,14 @@ Row = dict[str, Any]
 
 def wanted(parts: tuple[str, ...], targets: tuple[str, ...], zoo_folder: Path | None) -> Iterator[Row]:
     """Every row by what it is of."""
+    if "accuracy" in parts:
+        for name in [each.name for each in labelled()]:
+            for target in ACCURATE:
+                if target in targets:
+                    yield {"part": "accuracy", "model": name, "target": target, "form": "int8"}
     for part in parts:
+        if part == "accuracy":
+            continue
         names = {"cases": [each.name for each in cases()], "zoo": [each.name for each in zoo(zoo_folder)]}
         for name in QUANTIZED if part == "same" else names[part]:
             for target in QUANTIZED[name] if part == "same" else targets:
@@ -57,10 +65,19 @@ def made(row: Row, zoo_folder: Path | None) -> Row:
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="convertkit-engines-") as folder:
         try:
-            found = _same(row, Path(folder)) if row["part"] == "same" else _model(row, Path(folder), zoo_folder)
+            found = _found(row, Path(folder), zoo_folder)
         except ConvertKitError as refusal:
             found = refused(refusal)
     return {**row, **found, "seconds": round(time.perf_counter() - started, 1)}
+
+
+def _found(row: Row, place: Path, zoo_folder: Path | None) -> Row:
+    if row["part"] == "same":
+        return _same(row, place)
+    if row["part"] == "accuracy":
+        model = next(each for each in labelled() if each.name == row["model"])
+        return told(exported(model, row["target"], FORMS[row["target"]][row["form"]], place / "out"))
+    return _model(row, place, zoo_folder)
 
 
 def _model(row: Row, place: Path, zoo_folder: Path | None) -> Row:

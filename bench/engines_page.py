@@ -61,6 +61,7 @@ def write(rows: Sequence[Row], build: Path) -> None:
         _engines(rows),
         _nodes(build),
         _models(rows, "cases"),
+        _accuracies(rows),
         _models(rows, "zoo"),
         *_distances(rows),
     ]
@@ -133,6 +134,11 @@ those where that leads by more than 0.2. Where its int8 is not verified, the inp
 say: there the softmax is undecided, and single roundings of an engine move it; what the artifact computes of the data
 is told all the same.
 """
+_ACCURACY = """## Accuracy in int8
+Every labelled sample that no calibration saw. *Within* is 0.3 point of float, in either direction; else the difference
+is told in samples.
+"""
+_POINTS = 0.3
 _ZOO = """## The zoo
 Architectures with seeded random weights (`bench/make_zoo.py`): what int8 loses there is a stress test.
 """
@@ -146,6 +152,24 @@ def _models(rows: Sequence[Row], part: str) -> str:
         return ""
     heads = ("model", "target", "form", "top-1, %", "SNR", "last step", "bytes", "kernels", "same bytes twice")
     return head + _table(*heads, lines=lines)
+
+
+def _accuracies(rows: Sequence[Row]) -> str:
+    lines = [f"| {' | '.join(_compared(row))} |" for row in rows if row["part"] == "accuracy"]
+    lines = merged(PAGE, _ACCURACY.splitlines()[0], lines, 2)
+    heads = ("model", "target", "samples", "float, %", "int8, %", "within 0.3 point")
+    return _ACCURACY + _table(*heads, lines=lines) if lines else ""
+
+
+def _compared(row: Row) -> Iterator[str]:
+    yield from (row["model"], row["target"])
+    if "refused" in row:
+        yield from ("", "", "", f"refused: {row['refused'].replace('|', '/')[:200]}")
+        return
+    before, after, samples = row["accuracy"]
+    yield from (f"{samples:,}", f"{before:.2f}", f"{after:.2f}")
+    more = round((after - before) * samples / 100)
+    yield "yes" if abs(after - before) <= _POINTS else f"no: {abs(more)} {'more' if more > 0 else 'fewer'} right"
 
 
 def _cells(row: Row) -> Iterator[str]:

@@ -183,13 +183,17 @@ class MissingFramework(ConvertKitError):
 
 
 class MissingEngine(MissingFramework):
-    """The environment of an engine is needed and is not there, or was made for other versions."""
+    """The environment of an engine is needed and is not there, or was made for other versions.
 
-    def __init__(self, name: str, *, outdated: bool = False) -> None:
+    ``costs`` is what installing it takes, and its licence.
+    """
+
+    def __init__(self, name: str, *, outdated: bool = False, costs: str = "") -> None:
         self.framework = name
         self.extra = ""
         state = "is installed in other versions than this needs" if outdated else "is not installed and this needs it"
-        ConvertKitError.__init__(self, f"the engine {name} {state}; run: {engine_command(name)}")
+        told = f" ({costs})" if costs else ""
+        ConvertKitError.__init__(self, f"the engine {name} {state}; run: {engine_command(name)}{told}")
 
 
 def engine_command(name: str) -> str:

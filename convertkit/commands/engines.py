@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from convertkit.commands.ending import Session
-from convertkit.commands.looks import examples
+from convertkit.commands.looks import examples, story
+
+if TYPE_CHECKING:
+    from convertkit.engines.told import Told
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 _LISTING = examples(("which there are", "engines list"))
@@ -28,14 +32,15 @@ def command() -> None:
 @click.pass_obj
 def list_engines(session: Session, /, as_json: bool) -> None:
     """List engines, with what installing each takes and its licence."""
+    from convertkit.emulation import engine as arm64
     from convertkit.engines import told
 
-    every = told.every()
+    every = sorted((*told.every(), arm64.told()), key=lambda each: each.name)
     if as_json:
-        session.found = {"engines": [told.as_json(each) for each in every]}
+        session.found = {"engines": [each.as_json for each in every]}
         return
-    width = max((len(each.name) for each in every), default=0)
-    click.echo("\n".join(line for each in every for line in told.lines(each, width)))
+    width = max(len(each.name) for each in every)
+    click.echo("\n".join(line for each in every for line in each.lines(width)))
 
 
 @command.command("install", short_help="Make an engine's environment.", epilog=_INSTALLING)
@@ -48,19 +53,44 @@ def install_engine(session: Session, /, name: str, yes: bool, as_json: bool) -> 
 
     Sizes and licence are told before anything is fetched.
     """
+    from convertkit.emulation import engine as arm64
+
+    if name == arm64.NAME:
+        _install_arm64(session, yes)
+        found = arm64.told()
+    else:
+        found = _install(name, yes)
+    if as_json:
+        session.found = {"engines": [found.as_json]}
+    else:
+        click.echo(f"{name} is installed: {(found.size_bytes or 0) / 1e6:.0f} MB in {found.folder}")
+
+
+def _install(name: str, yes: bool) -> Told:
     from convertkit import plugins
     from convertkit.engines import installing, told
-    from convertkit.engines.environments import installed, place
+    from convertkit.engines.environments import installed
 
     engine = plugins.engine(name)
     if installed(engine) is None:
-        click.echo(f"{engine.name}: {engine.summary}\n{told.costs(engine)}\ninto {place(engine)}", err=True)
+        click.echo(told.of(engine).before_installing, err=True)
         _ask(yes)
-    made = installing.install(engine)
-    if as_json:
-        session.found = {"engines": [told.as_json(engine)]}
-    else:
-        click.echo(f"{engine.name} is installed: {made.size_bytes / 1e6:.0f} MB in {made.folder}")
+    installing.install(engine)
+    return told.of(engine)
+
+
+def _install_arm64(session: Session, yes: bool) -> None:
+    """Not an environment of Python alone: a root for another processor."""
+    from convertkit.emulation import engine as arm64
+    from convertkit.emulation.setting_up import set_up
+
+    found = arm64.told()
+    if found.state == "installed":
+        return
+    click.echo(found.before_installing, err=True)
+    _ask(yes)
+    with story(session) as console:
+        set_up(console)
 
 
 @command.command("remove", short_help="Remove an engine's environment.", epilog=_REMOVING)
@@ -70,14 +100,18 @@ def install_engine(session: Session, /, name: str, yes: bool, as_json: bool) -> 
 def remove_engine(session: Session, /, name: str, as_json: bool) -> None:
     """Remove what was installed for the engine NAME, of older versions, too."""
     from convertkit import plugins
+    from convertkit.emulation import engine as arm64
     from convertkit.engines import installing, told
 
-    engine = plugins.engine(name)
-    count = installing.remove(engine.name)
-    if as_json:
-        session.found = {"engines": [told.as_json(engine)]}
+    if name == arm64.NAME:
+        count, found = arm64.remove(), arm64.told()
     else:
-        click.echo(f"{engine.name} is removed" if count else f"{engine.name} was not installed")
+        engine = plugins.engine(name)
+        count, found = installing.remove(engine.name), told.of(engine)
+    if as_json:
+        session.found = {"engines": [found.as_json]}
+    else:
+        click.echo(f"{name} is removed" if count else f"{name} was not installed")
 
 
 def _ask(yes: bool) -> None:

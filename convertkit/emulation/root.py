@@ -15,7 +15,7 @@ from convertkit.errors import MissingTool
 VARIABLE = "CONVERTKIT_ARM64_ROOT"
 RECORD = "versions.json"
 PACKAGES = "opt/packages"
-SET_UP = "convertkit verify --arm64-setup"
+SET_UP = "convertkit engines install arm64"
 EMULATORS = ("qemu-aarch64", "qemu-aarch64-static")
 RUNTIMES = {"litert": "ai-edge-litert", "onnxruntime": "onnxruntime"}
 """The distributions of runtimes by their names in :class:`~convertkit.stage.Portable`."""

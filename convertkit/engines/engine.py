@@ -67,9 +67,19 @@ class Engine:
             return f"it has packages for Python {_listed(self.pythons)}, and this is Python {this_python()}"
         return ""
 
+    @property
+    def costs(self) -> str:
+        """What installing it takes, and its licence."""
+        return costs(self.download_mb, self.disk_mb, self.licence)
+
     def version(self, package: str) -> str:
         """The package with the version that is pinned, such as ``iree-base-compiler 3.13.0``."""
         return f"{package} {self.packages[package]}"
+
+
+def costs(download_mb: int, disk_mb: int, licence: str) -> str:
+    """What installing takes, in 10^6 bytes, and the licence, as people are told it."""
+    return f"{download_mb} MB to download, {disk_mb} MB on disk; {licence}"
 
 
 def this_python() -> str:

@@ -85,7 +85,7 @@ def elsewhere(name: str) -> Elsewhere:
     engine: Engine = plugins.engine(name)
     found = installed(engine)
     if found is None:
-        raise MissingEngine(name, outdated=state(engine) == "outdated")
+        raise MissingEngine(name, outdated=state(engine) == "outdated", costs=engine.costs)
     here = places(dict.fromkeys(engine.lends))
     for package in engine.lends:
         if package not in here and (missing := missing_framework(package)) is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import re
 import sys
 import zipfile
 from dataclasses import replace
@@ -284,6 +285,7 @@ def test_a_target_without_its_engine_is_listed_so(ready, known, monkeypatch, tmp
     with pytest.raises(MissingEngine, match="the engine tiny is not installed and this needs it") as refusal:
         environments.elsewhere("tiny")
     assert refusal.value.exit_code == 4
+    assert re.search(r"engines install tiny \(\d+ MB to download, \d+ MB on disk; .+\)$", str(refusal.value))
 
 
 def test_what_cannot_be_removed_is_said_in_one_sentence(offline, monkeypatch):

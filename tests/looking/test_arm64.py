@@ -129,7 +129,7 @@ def test_what_is_missing_is_told_with_the_way_to_get_it(delivered, stand_in, tmp
     shutil.rmtree(stand_in.root)
     said = here("verify", path, "--arm64")
     assert (said.code, said.complaint.count("\n")) == (4, 0)
-    assert "run: convertkit verify --arm64-setup" in said.complaint
+    assert "run: convertkit engines install arm64" in said.complaint
 
 
 def test_a_root_of_another_version_is_not_used(delivered, stand_in):
@@ -217,6 +217,56 @@ def test_a_folder_with_other_files_is_not_replaced(stand_in, tmp_path, monkeypat
     assert "holds other files" in said.complaint
     assert "$CONVERTKIT_ARM64_ROOT has to name a new folder" in said.complaint
     assert [path.name for path in home.iterdir()] == ["thesis.txt"]
+
+
+def listed():
+    (found,) = (
+        each for each in json.loads(here("engines", "list", "--json").out)["engines"] if each["name"] == "arm64"
+    )
+    return found
+
+
+def test_the_root_is_listed_and_removed_like_an_engine(stand_in):
+    stand_in()
+    found = listed()
+    assert (found["state"], found["folder"]) == ("installed", str(stand_in.root))
+    assert found["size_bytes"] > 0
+    assert (found["download_mb"], found["disk_mb"]) == (76, 260)
+    assert "arm64" in here("engines", "list").out
+    other = {"python": "usr/bin/python3", "versions": {**arm_root.installed(), "ai-edge-litert": "1.0"}}
+    (stand_in.root / arm_root.RECORD).write_text(json.dumps(other))
+    assert listed()["state"] == "outdated"
+    assert here("engines", "remove", "arm64").out == "arm64 is removed\n"
+    assert not stand_in.root.exists()
+    assert listed()["state"] == "absent"
+    assert here("engines", "remove", "arm64").out == "arm64 was not installed\n"
+
+
+def test_removing_takes_no_folder_with_other_files(stand_in, tmp_path, monkeypatch):
+    stand_in()
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / arm_root.RECORD).write_text("[1]")
+    monkeypatch.setenv(arm_root.VARIABLE, str(home))
+    assert here("engines", "remove", "arm64").out == "arm64 was not installed\n"
+    assert (home / arm_root.RECORD).exists()
+
+
+def test_the_root_is_installed_like_an_engine(stand_in, tmp_path, monkeypatch):
+    """Sizes and licence come first, and a yes is needed; one that is there is not made anew."""
+    stand_in()
+    assert here("engines", "install", "arm64").code == 0
+    monkeypatch.setenv(arm_root.VARIABLE, str(tmp_path / "new"))
+    said = here("engines", "install", "arm64")
+    assert (said.code, "76 MB to download, 260 MB on disk" in said.err) == (2, True)
+    for tool in ("apt-get", "dpkg-deb"):
+        program = tmp_path / "bin" / tool
+        program.write_text(FAILING)
+        program.chmod(0o755)
+    said = here("engines", "install", "arm64", "--yes")
+    assert said.code == 1
+    assert said.complaint.endswith("apt-get failed: Unable to locate package python3-minimal")
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.fixture(scope="session")
