@@ -10,7 +10,7 @@
     ├── WorkerError                  exit 1   a worker process crashed, ran out of memory or out of time
     ├── ToolError                    exit 1   a tool that we drive failed
     ├── DeliveryError                exit 1   the output folder cannot be written
-    ├── TargetsFailed                exit 1   some of several targets failed, the others are delivered
+    ├── TargetsFailed                exit 1   some or all of several targets failed, the others are delivered
     ├── CellsFailed                  exit 1   some cells of a release failed, and nothing was published
     ├── ParityError                  exit 3   the artifact does not compute what it should
     │   ├── NotProven                         … or the comparison has no power to tell
@@ -133,10 +133,10 @@ class GateError(ParityError):
 
 
 class TargetsFailed(ConvertKitError):
-    """Some of several targets failed, the others are delivered.
+    """Several targets, of which some or all failed; the others are delivered.
 
     ``failures`` holds each one's error and ``delivered`` each other one's folder, by target.  The exit code is that of
-    the failures where they have the same, else 1.
+    the failures where they have the same, else 1.  A way out that is a target which failed, too, is not told.
     """
 
     def __init__(self, failures: Mapping[str, ConvertKitError], delivered: Mapping[str, str]) -> None:
@@ -145,9 +145,10 @@ class TargetsFailed(ConvertKitError):
         codes = {error.exit_code for error in failures.values()}
         self.exit_code = codes.pop() if len(codes) == 1 else 1
         done = ", ".join(f"{target} in {folder}" for target, folder in delivered.items())
-        lines = [f"failed: {', '.join(failures)}; delivered: {done}"]
-        lines += [f"{target}: {error}" for target, error in failures.items()]
-        super().__init__("\n".join(lines))
+        lines = [f"failed: {', '.join(failures)}; " + (f"delivered: {done}" if delivered else "nothing is delivered")]
+        lines += [line for target, error in failures.items() for line in f"{target}: {error}".splitlines()]
+        closed = {f"  try   --target {target}" for target in failures}
+        super().__init__("\n".join(line for line in lines if line not in closed))
 
 
 class CellsFailed(ConvertKitError):

@@ -58,7 +58,8 @@ def export_all(
 ) -> tuple[Result, ...]:
     """Export to every target of ``options``, and return what was delivered.
 
-    Raises a ``ConvertKitError``: ``TargetsFailed`` where other targets were delivered.  After a ``ParityError`` only
+    Raises a ``ConvertKitError``: ``TargetsFailed`` where several were asked for and failed in ways of their own, or
+    others were delivered.  After a ``ParityError`` only
     ``<folder>.failed`` is left.
     """
     outcomes = list[Outcome]()
@@ -73,7 +74,8 @@ def failure(outcomes: Sequence[Outcome]) -> ConvertKitError | None:
     """The error that ends an export with these outcomes; None where every target was delivered."""
     errors = {each.target: each.error for each in outcomes if each.error is not None}
     delivered = {each.target: str(each.result.path) for each in outcomes if each.result is not None}
-    if not errors or not delivered:
+    shared = not delivered and len({str(error) for error in errors.values()}) == 1
+    if not errors or shared:
         return next(iter(errors.values()), None)
     return TargetsFailed(errors, delivered)
 

@@ -8,7 +8,8 @@ import pytest
 from onnx import TensorProto, helper
 
 import convertkit
-from convertkit.errors import TargetsFailed
+from convertkit.errors import ParityError, TargetsFailed, Unsupported
+from convertkit.job import Outcome, failure
 from tests import onnx_models
 from tests.command_line import apart, everything_below, here
 
@@ -45,6 +46,25 @@ def test_python_gets_what_was_delivered_with_the_error(tmp_path, double):
     assert refusal.value.exit_code == 1
     assert list(refusal.value.failures) == ["tflite"]
     assert refusal.value.delivered == {"onnxruntime": str(tmp_path / "out" / "onnxruntime")}
+
+
+def test_all_that_fail_are_told_without_each_other_as_ways_out():
+    first = Unsupported("no kernel", subject="a", ways_out=("--target onnxruntime", "--target openvino"))
+    outcomes = [Outcome("tflite", error=first), Outcome("onnxruntime", error=ParityError("differs"))]
+    failed = failure(outcomes)
+    assert str(failed).splitlines() == [
+        "failed: tflite, onnxruntime; nothing is delivered",
+        "tflite: a: no kernel",
+        "  try   --target openvino",
+        "onnxruntime: differs",
+    ]
+    assert failed.exit_code == 1
+
+
+def test_one_failure_that_all_share_is_told_once():
+    outcomes = [Outcome(name, error=ParityError("differs")) for name in ("tflite", "onnxruntime")]
+    failed = failure(outcomes)
+    assert (type(failed), str(failed), failed.exit_code) == (ParityError, "differs", 3)
 
 
 def test_a_failed_proof_of_one_is_exit_3(tmp_path, acme):
