@@ -34,8 +34,8 @@ class OnnxRunner:
     Off, because fusions change rounding: an oracle must compute what the graph says.  Where this processor cuts sums of
     bytes at 16 bits, weights that are too large for it are made unsigned first.  ``optimised=True`` is how
     users will run the file.  A file that ONNX Runtime has no kernels for, or whose opset it does not load, is executed
-    with its bfloat16 operators in float32, else by ONNX's reference evaluator; never one that users will run in ONNX
-    Runtime.
+    with its bfloat16 operators in float32, or written as opset 7 where it is older, else by ONNX's reference evaluator;
+    never one that users will run in ONNX Runtime.
     """
 
     def __init__(
@@ -148,10 +148,13 @@ class OnnxRunner:
         return [as_table(value, classes[name]) if name in classes else value for name, value in pairs]
 
     def _evaluate_instead(self, error: Exception, refused: ToolError) -> None:
-        """With bfloat16 in float32, or ONNX's reference evaluator; ``refused`` where that does not know it either."""
+        """In another form, or ONNX's reference evaluator; ``refused`` where that does not know it either."""
         if not self.refusal and (short := self._in_float32()) is not None:
             self._session = short
             self._runtime = f"ONNX Runtime {ort.__version__}, bfloat16 operators in float32"
+        elif not self.refusal and (newer := self._as_seven()) is not None:
+            self._session = newer
+            self._runtime = f"ONNX Runtime {ort.__version__}, operators as in opset 7"
         else:
             from convertkit.onnx.evaluator import Evaluator
 
@@ -168,6 +171,16 @@ class OnnxRunner:
         assert self._options is not None, "the runner is used as a context manager"
         try:
             return session(self._artifact.path, self._options, self._unread)
+        except ERRORS:
+            return None
+
+    def _as_seven(self) -> ort.InferenceSession | None:
+        """A session of the model in opset 7; None where it is not older, or does not load."""
+        from convertkit.onnx.as_seven import session
+
+        assert self._options is not None, "the runner is used as a context manager"
+        try:
+            return session(self._artifact.path, self._options)
         except ERRORS:
             return None
 

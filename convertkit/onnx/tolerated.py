@@ -1,7 +1,8 @@
 """Departures from ONNX's letter that ONNX Runtime takes, and so real files have, put right.
 
 ONNX Runtime's optimiser writes some of its operators in ONNX's own domain; converters leave out the shape of an
-output that they do not know, and write operators that ONNX's checker no longer takes.
+output that they do not know, write operators that ONNX's checker no longer takes, and take weights from the inputs
+of files whose version (IR 3) wants them there.
 """
 
 from __future__ import annotations
@@ -18,10 +19,17 @@ CONTRIB = "com.microsoft"
 _SINCE: Mapping[str, int | None] = {"LayerNormalization": 17, "SimplifiedLayerNormalization": None}
 """Operators of ONNX Runtime in ONNX's domain, and since which opset ONNX has them itself."""
 _LARGE_ENTRIES = 1 << 10
+_WEIGHTS_ALONE = 4
+"""The first IR version whose initializers need not be inputs."""
 
 
 def put_right(proto: onnx.ModelProto) -> None:
-    """Give ONNX Runtime's operators their own domain and write out what ONNX took back, in place."""
+    """Give ONNX Runtime's operators their own domain and write out what ONNX took back, in place.
+
+    A file whose weights are not inputs is of IR version 4 at least, whatever it says.
+    """
+    if {each.name for each in proto.graph.initializer} - {each.name for each in proto.graph.input}:
+        proto.ir_version = max(proto.ir_version, _WEIGHTS_ALONE)
     opset = max((each.version for each in proto.opset_import if each.domain in ("", "ai.onnx")), default=1)
     own = {op for op, since in _SINCE.items() if since is None or opset < since}
     write_out_group_norms(proto, opset)

@@ -160,3 +160,15 @@ def test_what_the_optimiser_writes_into_onnx_own_domain_is_taken(tmp_path, op, o
         for proto in (str(path), ir.to_proto(canonicalize(load_model(path))).SerializeToString())
     ]
     np.testing.assert_allclose(results[1], results[0], rtol=0, atol=1e-6)
+
+
+def test_weights_that_are_not_inputs_are_taken_whatever_the_version(tmp_path):
+    """IR 3 wants each initializer among the inputs; ONNX Runtime does not, and tools have taken them out."""
+    proto = model_with(initializers=[WEIGHT])
+    proto.ir_version, proto.opset_import[0].version = 3, 8
+    onnx.save(proto, tmp_path / "model.onnx")
+    model = load_model(tmp_path / "model.onnx")
+    assert (model.ir_version, [value.name for value in model.graph.inputs]) == (4, ["x"])
+    proto.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, [2, 3]))
+    onnx.save(proto, tmp_path / "model.onnx")
+    assert load_model(tmp_path / "model.onnx").ir_version == 3

@@ -6,6 +6,7 @@ A row names an operator, an opset, its inputs and its constants; the oracle is t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -16,7 +17,9 @@ import onnxruntime as ort
 import pytest
 from onnx import helper, numpy_helper
 
+import convertkit
 from convertkit.errors import Unsupported
+from convertkit.onnx import as_seven
 from convertkit.onnx.canonical import canonicalize
 from convertkit.targets.tflite.compile import compile_model
 from convertkit.targets.tflite.passes import Options
@@ -259,3 +262,25 @@ REFUSALS = [
 def test_what_has_no_later_form_is_refused(row: Row, reason: str):
     with pytest.raises(Unsupported, match=reason):
         canonicalize(ir.from_proto(row.model))
+
+
+def test_an_export_runs_a_source_that_onnx_runtime_is_too_new_for(tmp_path):
+    """Broadcast by an attribute, as exporters of opset 6 wrote it, from the file to the delivered one."""
+    row = Row("Add", 6, inputs=(X,), constants=((3,),), attributes={"broadcast": 1, "axis": 1})
+    proto = row.model
+    proto.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+    onnx.save(proto, tmp_path / "old.onnx")
+    result = convertkit.export(tmp_path / "old.onnx", "onnxruntime", output=tmp_path / "out")
+    (x,), k = row.feed.values(), _array((3,), 5)
+    (got,) = ort.InferenceSession(str(result.artifact.path)).run(None, row.feed)
+    np.testing.assert_array_equal(got, x + k[:, None, None])
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert any("operators as in opset 7" in note for note in report["notes"])
+
+
+@pytest.mark.parametrize("row", [Row("Relu", 7), Row("Tile", 5, constants=(np.int64(2), np.int64(1)))])
+def test_what_opset_7_runs_or_lacks_stays_as_it_is(row: Row, tmp_path):
+    proto = row.model
+    proto.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+    onnx.save(proto, tmp_path / "model.onnx")
+    assert as_seven.session(tmp_path / "model.onnx", ort.SessionOptions()) is None
