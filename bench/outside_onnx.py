@@ -36,6 +36,9 @@ BY_RUNTIME = (
     "topk-1",
     "function-attribute",
     "split-to-sequence",
+    "float16-inside",
+    "gru-linear-before",
+    "hardmax-11",
 )
 CONVERTED = (7, 8, 10, 12, 14, 16, 19, 20, 21, 22, 23)
 
@@ -131,6 +134,8 @@ def traced(folder: Path, name: str, opset: int, dynamic: bool) -> tuple[onnx.Mod
     )
     double, rows = copy.deepcopy(model).double(), {}
     for kind, arrays in floats(shapes).items():
+        if name == "indexing" and kind in ("zeros", "ones", "half zeros"):
+            continue  # PyTorch's top-k picks other places among equal numbers than ONNX says
         rows[kind] = {"inputs": arrays, "outs": _leaves(model(*map(torch.from_numpy, arrays)))}
         rows[kind]["double"] = _leaves(double(*[torch.from_numpy(each).double() for each in arrays]))
     proto = onnx.load(path)

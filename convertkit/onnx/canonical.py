@@ -57,6 +57,8 @@ def canonicalize(model: ir.Model, max_opset: int = MAX_OPSET) -> ir.Model:
     model.ir_version = min(max(model.ir_version, MIN_IR_VERSION), MAX_IR_VERSION)
     model.graph.opset_imports.setdefault("", MIN_OPSET)  # a file of other domains alone need not have it
     at_one_opset(model)
+    if model.functions:
+        common.InlinePass()(model)  # ONNX's version converter drops them
     name_domains(model)
     model = _at_supported_opset(model, max_opset)
     decompose_contrib(model)
