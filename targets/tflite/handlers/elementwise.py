@@ -180,6 +180,8 @@ def pow_(b: Builder, x: Tensor, y: Tensor) -> Tensor:
     """The result has the base's type; each pair of types has its own exact form."""
     if x.dtype == "float32":
         return _float_power(b, x, y)
+    if x.dtype == "float64":
+        raise Unsupported("float64 input: TFLite POW takes float32, int32")
     if y.is_float:
         exponents = constant_of(y, "a float exponent of an integer base")
         if not (exponents == np.round(exponents)).all():

@@ -297,6 +297,7 @@ REFUSALS = [
         id="max-roi-of-a-large-image",
     ),
     pytest.param("Pow", {"x": np.arange(4), "y": normal(4)}, "x y", {}, "computed at run time", id="pow-int-float"),
+    pytest.param("Pow", {"x": np.ones(4), "y": np.ones(4)}, "x y", {}, "float64 input: TFLite POW", id="pow-double"),
     pytest.param("Unique", {"x": normal(3, 4)}, "x", {"axis": 1}, "equal slices", id="unique-slices"),
     pytest.param("Ceil", {"x": np.arange(4)}, "x", {}, "ONNX does not allow", id="ceil-int64"),
     pytest.param("Tanh", {"x": normal(4).astype(np.float64)}, "x", {}, "float64", id="tanh-double"),
