@@ -22,7 +22,9 @@ SNR: signal over noise of all outputs against ONNX Runtime's float32, over the e
 that the file is for (XNNPACK, one thread). The zoo has random weights, so its SNR is a stress test and no accuracy; the
 four trained models carry their accuracy.
 ONNX Runtime's files were measured again later than LiteRT's, on another processor (x86-64 with VNNI), so that times of
-the two do not compare; a file of ONNX Runtime without a time was not timed again.
+the two do not compare; a file of ONNX Runtime without a time was not timed again. convertkit's integers for ONNX
+Runtime are right on processors without VNNI, too, which the peers' overflow; where that bound costs U-Net 0.03 dB,
+`--onnxruntime-cpu vnni` is 0.13 dB above the best peer ([beside peers](server-peers.md#onnx-runtime-int8)).
 
 *Gain* is our SNR less the best peer's at the same kind of file, in dB. *Behind* names a peer's file that is better in
 SNR and in size at once{latency}. A file that no one made is a dash. A peer's file counts as quantized when it has less
