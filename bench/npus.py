@@ -1,17 +1,21 @@
-"""Write docs/measurements/npus.md: ``python bench/npus.py``, about ten minutes on two idle cores.
+"""Write docs/measurements/npus.md: ``python bench/npus.py [--part PART …] [--model NAME …]``, about ten minutes in all.
 
+Each row is a line of JSON in ``build/npus.jsonl`` and is not made again while that is there; rows of the page whose
+lines are not there stay as they are.  Parts are ``simulated``, ``arm`` and ``operators``.
 Real models come from the folder in ``$CONVERTKIT_CASES``.  Every number is of an export that was run here; what runs on
 an NPU alone is told as an estimate.
 """
 
 from __future__ import annotations
 
+import argparse
 import gzip
+import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,6 +23,7 @@ from typing import Any
 import numpy as np
 import onnx
 from npu_operators import Case, cases
+from page_rows import merged
 
 import convertkit
 from convertkit.artifact import sha256_of
@@ -29,7 +34,13 @@ HERE = Path(__file__).resolve().parents[1]
 PAGE = HERE / "docs" / "measurements" / "npus.md"
 CASES = Path(os.environ["CONVERTKIT_CASES"])
 ACCELERATORS = ("ethos-u55-128", "ethos-u65-256", "ethos-u85-256")
-WORKERS = 2
+ROWS = HERE / "build" / "npus.jsonl"
+HEADINGS = {
+    "simulated": ("## Qualcomm's HTP", 1),
+    "arm": ("## Arm's Ethos-U", 2),
+    "operators": ("## Operators on the HTP", 1),
+}
+"""By part, the heading of its table and how many cells tell its rows apart."""
 INTEGERS: Mapping[str, Any] = {"int8": True, "full_integer": True}
 EVALUATED = 300
 """Samples for the accuracy: the simulator takes up to 0.1 s for each."""
@@ -84,25 +95,19 @@ def exported(model: Model, target: str, place: Path, **flags: Any) -> Result:
     )
 
 
-def whole_model(model: Model) -> tuple[str, list[str]]:
-    """Rows of both tables."""
+def simulated(model: Model) -> str:
+    """A row of the first table; exported twice."""
     plain = Model(model.name, model.path, model.calibration, None)
     with tempfile.TemporaryDirectory() as place:
-        row = _simulated(model, plain, Path(place))
-        arms = []
-        for accelerator in ACCELERATORS:
-            options = {"ethos-u": {"accelerator": accelerator}}
-            arms.append(_arm(plain, accelerator, Path(place) / accelerator, options))
-    print(model.name, flush=True)
-    return row, arms
+        try:
+            made = exported(model, "qnn", Path(place) / "qnn")
+            again = exported(plain, "qnn", Path(place) / "again")
+        except ConvertKitError as refusal:
+            return _row([model.name, f"refused: {_brief(refusal)}", "", "", "", ""])
+        return _measured(model, made, again)
 
 
-def _simulated(model: Model, plain: Model, place: Path) -> str:
-    try:
-        made = exported(model, "qnn", place / "qnn")
-        again = exported(plain, "qnn", place / "again")
-    except ConvertKitError as refusal:
-        return _row([model.name, f"refused: {_brief(refusal)}", "", "", "", ""])
+def _measured(model: Model, made: Result, again: Result) -> str:
     same = sha256_of(made.path / "model_qnn.bin") == sha256_of(again.path / "model_qnn.bin")
     report = made.report
     cells = [
@@ -113,11 +118,15 @@ def _simulated(model: Model, plain: Model, place: Path) -> str:
     return _row(cells)
 
 
-def _arm(model: Model, accelerator: str, place: Path, options: Mapping[str, Any]) -> str:
-    try:
-        made = exported(model, "ethos-u", place, io_dtype="int8", target_options=options)
-    except ConvertKitError as refusal:
-        return _row([model.name, accelerator, f"refused: {_brief(refusal)}", "", "", ""])
+def arm(model: Model, accelerator: str) -> str:
+    """A row of the second table."""
+    plain = Model(model.name, model.path, model.calibration, None)
+    options = {"ethos-u": {"accelerator": accelerator}}
+    with tempfile.TemporaryDirectory() as place:
+        try:
+            made = exported(plain, "ethos-u", Path(place) / "out", io_dtype="int8", target_options=options)
+        except ConvertKitError as refusal:
+            return _row([model.name, accelerator, f"refused: {_brief(refusal)}", "", "", ""])
     (device,) = made.report["estimates"]["devices"]
     memory = ", ".join(f"{name} {count:,}" for name, count in device["memory_bytes"].items())
     quality = _decibels(made.report["quality"]["snr_db"])
@@ -134,7 +143,6 @@ def operator(case: Case) -> str:
         except ConvertKitError as refusal:
             return _row([case.name, "wrong" if refusal.exit_code == 3 else "refused", _brief(refusal)])
         tensors = made.report["steps"][-1]["parity"]["versus_previous"]["tensors"]
-    print(case.name, _parity(tensors), flush=True)
     worst = max(float(each["lsb"]) for each in tensors)
     return _row([case.name, "right" if worst < SAME_LSB + 0.5 else "off", _parity(tensors)])
 
@@ -162,21 +170,53 @@ def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def page() -> str:
-    """All of it."""
-    with ProcessPoolExecutor(WORKERS) as pool:
-        wholes = [pool.submit(whole_model, model) for model in models()]
-        rows = [each.result() for each in [pool.submit(operator, case) for case in cases()]]
-        made = [each.result() for each in wholes]
-    counts = {word: sum(f"| {word} |" in row for row in rows) for word in ("right", "off", "refused", "wrong")}
-    counted = ", ".join(f"{count} {word}" for word, count in counts.items())
+def wanted(parts: Sequence[str]) -> Iterator[tuple[str, str, Callable[[], str]]]:
+    """Part, what tells the row apart in it, and what makes the row."""
+    for model in models():
+        if "simulated" in parts:
+            yield "simulated", model.name, partial(simulated, model)
+        for accelerator in ACCELERATORS if "arm" in parts else ():
+            yield "arm", f"{model.name} | {accelerator}", partial(arm, model, accelerator)
+    for case in cases() if "operators" in parts else ():
+        yield "operators", case.name, partial(operator, case)
+
+
+def page(rows: Mapping[str, Mapping[str, str]]) -> str:
+    """All of it, with the rows that the page has and nobody made again."""
+    found = {
+        part: merged(PAGE, heading, list(rows.get(part, {}).values()), cells)
+        for part, (heading, cells) in HEADINGS.items()
+    }
+    operators = found["operators"]
+    counts = {word: sum(f"| {word} |" in row for row in operators) for word in ("right", "off", "refused", "wrong")}
     return _PAGE.format(
         tools=" and ".join(f"{name} {version(name)}" for name in ("onnxruntime-qnn", "ethos-u-vela")),
-        models="\n".join(row for row, _ in made),
-        arms="\n".join(row for _, arms in made for row in arms),
-        operators="\n".join(rows),
-        counted=counted,
+        models="\n".join(found["simulated"]),
+        arms="\n".join(found["arm"]),
+        operators="\n".join(operators),
+        counted=", ".join(f"{count} {word}" for word, count in counts.items()),
     )
+
+
+def main() -> None:
+    """Make what is not there, then write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--part", action="append", choices=tuple(HEADINGS))
+    parser.add_argument("--model", action="append", help="rows of this model or operator only")
+    options = parser.parse_args()
+    ROWS.parent.mkdir(exist_ok=True)
+    lines = [json.loads(line) for line in ROWS.read_text().splitlines()] if ROWS.exists() else []
+    rows: dict[str, dict[str, str]] = {part: {} for part in HEADINGS}
+    for each in lines:
+        rows[each["part"]][each["key"]] = each["row"]
+    for part, key, make in wanted(options.part or tuple(HEADINGS)):
+        if key in rows[part] or (options.model and key.partition(" | ")[0] not in options.model):
+            continue
+        rows[part][key] = make()
+        with ROWS.open("a") as stream:
+            stream.write(json.dumps({"part": part, "key": key, "row": rows[part][key]}) + "\n")
+        print(rows[part][key], flush=True)
+    PAGE.write_text(page(rows), encoding="utf-8")
 
 
 _PAGE = """# NPUs: Qualcomm's in its simulator, Arm's as compiled
@@ -214,4 +254,4 @@ output whose scale is finer than its input's may be *off* by one rounding of the
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    main()
