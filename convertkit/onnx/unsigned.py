@@ -8,7 +8,7 @@ Source: ONNX Runtime, ``QDQS8ToU8Transformer`` and ``QDQIsInt8Allowed``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -104,6 +104,26 @@ def widen_weights(model: ir.Model) -> int:
             node.replace_input_with(index, unsigned)
             _set_point(model.graph, node, place, unsigned)
         del model.graph.initializers[str(value.name)]
+    return len(found)
+
+
+def widen_operands(model: ir.Model, kinds: Collection[str], index: int) -> int:
+    """Make int8 constants that only operators of ``kinds`` read, as input ``index``, uint8, in place; how many."""
+    found = {}
+    for node in model.graph:
+        if node.op_type != "DequantizeLinear" or node.domain or "block_size" in node.attributes:
+            continue
+        stored, uses = node.inputs[0], tuple(node.outputs[0].uses())
+        if stored is None or stored.dtype != ir.DataType.INT8 or not stored.is_initializer() or not uses:
+            continue
+        if all(use.node.op_type in kinds and not use.node.domain and use.idx == index for use in uses):
+            found[node] = stored
+    for node, stored in found.items():
+        unsigned = _unsigned(model.graph, stored)
+        node.replace_input_with(0, unsigned)
+        _set_point(model.graph, node, _ZERO_POINT, unsigned)
+        if not stored.uses() and not stored.is_graph_output():
+            del model.graph.initializers[str(stored.name)]
     return len(found)
 
 

@@ -16,6 +16,8 @@ _FIRST = OpRule(data=(0,))
 _MOVES = OpRule(data=(0,), same_scale=True)
 _UNIT = OpRule(fixed_output=FixedOutput(1 / 256, -128))
 
+_NORM = OpRule({1: 0}, bias=2, per_tensor=True, data=(0,))
+
 _INT8: Mapping[str, OpRule] = {
     **WEIGHTED,
     "MatMul.dynamic": OpRule(data=(0, 1)),
@@ -36,6 +38,8 @@ _INT8: Mapping[str, OpRule] = {
     "Sigmoid": _UNIT,
     "Tanh": OpRule(fixed_output=FixedOutput(1 / 128, 0)),
     "Softmax": _UNIT,
+    "LayerNormalization": _NORM,
+    "InstanceNormalization": _NORM,
     "Abs": _PLAIN,
     "Neg": _PLAIN,
     "Sqrt": _PLAIN,

@@ -13,6 +13,7 @@ from convertkit.onnx.save import save_model
 from convertkit.onnx.unsigned import make_unsigned
 from convertkit.stage import Stage, Tolerance
 from convertkit.targets.qnn.context import binary_of, refuse_fallback, sealed
+from convertkit.targets.qnn.norms import write_norms
 from convertkit.targets.qnn.pairs import place_pairs
 from convertkit.targets.qnn.readme import readme
 from convertkit.targets.qnn.runtime import SERVICE, runtime_name
@@ -47,6 +48,7 @@ class CompileContext:
         model = load_own(source.path)
         place_pairs(model)
         make_unsigned(model)
+        write_norms(model)
         path = workdir / "model.onnx"
         with tempfile.TemporaryDirectory(prefix="convertkit-qnn-") as place:
             made = save_model(model, Path(place) / "model.onnx", f"{self.name} {self.version}", source.initial_state)
