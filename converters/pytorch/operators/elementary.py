@@ -88,12 +88,16 @@ def _logaddexp(x: Any, y: Any) -> Any:
 
 
 def _atan2(y: Any, x: Any) -> Any:
-    """The angle of the point (x, y), signed zeros and infinities as in C."""
+    """The angle of the point (x, y), signed zeros, infinities and NaN as in C.
+
+    Chosen by comparison, as LiteRT's maximum and minimum drop NaN.
+    """
     ay, ax = op.Abs(y), op.Abs(x)
-    big, small = op.Max(ay, ax), op.Min(ay, ax)
+    steep = op.Greater(ay, ax)
+    big, small = op.Where(steep, ay, ax), op.Where(steep, ax, ay)
     even = op.Where(op.Equal(big, _number(y, 0.0)), _number(y, 0.0), _number(y, 1.0))
     turn = op.Atan(op.Where(op.Equal(ay, ax), even, op.Div(small, big)))
-    turn = op.Where(op.Greater(ay, ax), op.Sub(_number(y, math.pi / 2), turn), turn)
+    turn = op.Where(steep, op.Sub(_number(y, math.pi / 2), turn), turn)
     turn = op.Where(_signbit(x), op.Sub(_number(y, math.pi), turn), turn)
     return op.Mul(turn, _unit(y))
 
@@ -101,8 +105,9 @@ def _atan2(y: Any, x: Any) -> Any:
 def _hypot(x: Any, y: Any) -> Any:
     """Scaled by the greater, so that squares neither overflow nor vanish."""
     one, ax, ay = _number(x, 1.0), op.Abs(x), op.Abs(y)
-    big = op.Max(ax, ay)
-    ratio = op.Where(op.Equal(ax, ay), one, op.Div(op.Min(ax, ay), big))
+    steep = op.Greater(ay, ax)
+    big, small = op.Where(steep, ay, ax), op.Where(steep, ax, ay)
+    ratio = op.Where(op.Equal(ax, ay), one, op.Div(small, big))
     return op.Mul(big, op.Sqrt(op.Add(one, op.Mul(ratio, ratio))))
 
 

@@ -2,11 +2,15 @@
 
 import numpy as np
 import pytest
+from ai_edge_litert.interpreter import Interpreter
 
 pytest.importorskip("jaxlib.mlir.ir")
 
 from convertkit.converters.stablehlo.importer import to_onnx
 from convertkit.errors import SourceError, Unsupported
+from convertkit.onnx.canonical import canonicalize
+from convertkit.targets.tflite.compile import compile_model
+from convertkit.targets.tflite.passes import Options
 from tests.converters.stablehlo.programs import executed
 
 I64 = np.int64
@@ -199,3 +203,15 @@ def test_a_transform_beside_what_needs_a_newer_opset():
     x = rng.standard_normal((2, 3, 256)).astype(np.float32)
     expected = np.fft.fft(x[0] + 1j * x[1]).real
     np.testing.assert_allclose(run(text, *x).view(np.float32), expected, atol=1e-4)
+
+
+def test_an_angle_of_nan_is_nan_in_litert_too(tmp_path):
+    """LiteRT's maximum and minimum drop NaN, so the greater of two is chosen by comparison."""
+    pair = main("%a: tensor<9xf32>, %b: tensor<9xf32>", "%r = stablehlo.atan2 %a, %b : tensor<9xf32>", "tensor<9xf32>")
+    y = np.array([np.nan, 1, np.nan, np.inf, -np.inf, -0.0, 0, np.nan, -2], np.float32)
+    x = np.array([1, np.nan, 0, 2, -np.inf, -3, -0.0, np.inf, 0.5], np.float32)
+    path = tmp_path / "model.tflite"
+    compile_model(canonicalize(to_onnx(pair)), Options()).write(path)
+    answer = Interpreter(str(path), num_threads=1).get_signature_runner()(x0=y, x1=x)["y0"]
+    np.testing.assert_allclose(answer, np.arctan2(y, x), rtol=1e-6)
+    np.testing.assert_allclose(run(pair, y, x), np.arctan2(y, x), rtol=1e-6)
