@@ -76,7 +76,10 @@ def _found(row: Row, place: Path, zoo_folder: Path | None) -> Row:
         return _same(row, place)
     if row["part"] == "accuracy":
         model = next(each for each in labelled() if each.name == row["model"])
-        return told(exported(model, row["target"], FORMS[row["target"]][row["form"]], place / "out"))
+        try:
+            return told(exported(model, row["target"], FORMS[row["target"]][row["form"]], place / "out"))
+        except ParityError as refusal:
+            return {**refused(refusal), **unverified(model, row["target"], place / "out.failed")}
     return _model(row, place, zoo_folder)
 
 

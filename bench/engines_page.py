@@ -136,7 +136,8 @@ is told all the same.
 """
 _ACCURACY = """## Accuracy in int8
 Every labelled sample that no calibration saw. *Within* is 0.3 point of float, in either direction; else the difference
-is told in samples.
+is told in samples. *Not verified* is refused for an edge input, a constant picture say, and has its accuracy all the
+same.
 """
 _POINTS = 0.3
 _ZOO = """## The zoo
@@ -163,13 +164,15 @@ def _accuracies(rows: Sequence[Row]) -> str:
 
 def _compared(row: Row) -> Iterator[str]:
     yield from (row["model"], row["target"])
-    if "refused" in row:
-        yield from ("", "", "", f"refused: {row['refused'].replace('|', '/')[:200]}")
+    told = f"not verified: {row['refused'].replace('|', '/')[:200]}" if "refused" in row else ""
+    if not row.get("accuracy"):
+        yield from ("", "", "", told)
         return
     before, after, samples = row["accuracy"]
     yield from (f"{samples:,}", f"{before:.2f}", f"{after:.2f}")
     more = round((after - before) * samples / 100)
-    yield "yes" if abs(after - before) <= _POINTS else f"no: {abs(more)} {'more' if more > 0 else 'fewer'} right"
+    within = "yes" if abs(after - before) <= _POINTS else f"no: {abs(more)} {'more' if more > 0 else 'fewer'} right"
+    yield "; ".join(filter(None, (within, told)))
 
 
 def _cells(row: Row) -> Iterator[str]:

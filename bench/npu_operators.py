@@ -82,12 +82,20 @@ def _elementwise() -> Iterator[Case]:
     yield Case("Pow, squared", (IMAGE,), (np.float32(2),))
     for kind in ("Relu", "Elu", "Gelu", "HardSwish", "HardSigmoid", "Sigmoid", "Tanh", "Erf", "Abs", "Neg", "Exp"):
         yield Case(kind, (IMAGE,))
-    yield Case("Sqrt", (IMAGE,), positive=True)
+    for kind in ("Softplus", "Selu", "ThresholdedRelu", "Sign", "Sin", "Cos", "Atan", "Round", "Floor"):
+        yield Case(kind, (IMAGE,))
+    for kind in ("Sqrt", "Log", "Reciprocal"):
+        yield Case(kind, (IMAGE,), positive=True)
+    for kind in ("Mean", "Sum"):
+        yield Case(kind, (IMAGE, IMAGE))
     yield Case("Clip", (IMAGE,), (np.float32(-0.5), np.float32(1.5)))
     yield Case("LeakyRelu", (IMAGE,), attributes={"alpha": 0.2})
     yield Case("PRelu", (IMAGE,), (np.abs(_weights(8, 1, 1)),))
     yield Case("Softmax", ((1, 6, 20),), attributes={"axis": -1})
     yield Case("Softmax, over channels", (IMAGE,), attributes={"axis": 1})
+    yield Case("LogSoftmax", ((1, 6, 20),), attributes={"axis": -1})
+    yield Case("LRN", (IMAGE,), attributes={"size": 3})
+    yield Case("LpNormalization", (IMAGE,), attributes={"axis": 1})
     yield Case("InstanceNormalization", (IMAGE,), (_weights(8), _weights(8)))
     yield Case("LayerNormalization", ((1, 6, 32),), (_weights(32), _weights(32)))
 

@@ -1,0 +1,54 @@
+"""Functions of one value on Qualcomm's NPU: whole in the binary, and near the quantized graph."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import convertkit
+
+SHAPE = (1, 3, 10, 7)
+UNARY = ("Softplus", "Selu", "ThresholdedRelu", "Sign", "Sin", "Cos", "Atan", "LogSoftmax", "LpNormalization", "LRN")
+ATTRIBUTES = {"LRN": {"size": 3}, "LpNormalization": {"axis": 1}}
+
+
+def delivered(nodes, folder, constants=(), positive=False):
+    """The report of the last step's only output."""
+    pytest.importorskip("onnxruntime_qnn")
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, SHAPE) for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "one", ports[:1], ports[1:], list(constants))
+    opset = helper.make_opsetid("", 21)
+    onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=10), folder / "m.onnx")
+    drawn = np.random.default_rng(3).normal(0, 1, (30, *SHAPE[1:])).astype(np.float32)
+    samples = {"x": np.abs(drawn) + np.float32(0.2) if positive else drawn}
+    out = folder / "out"
+    made = convertkit.export(folder / "m.onnx", "qnn", calib=samples, output=out, int8=True, full_integer=True)
+    assert [node.op_type for node in onnx.load(made.artifact.path).graph.node] == ["EPContext"]
+    (tensor,) = made.report["steps"][-1]["parity"]["versus_previous"]["tensors"]
+    return tensor
+
+
+def test_functions_in_a_row_run_on_the_npu(tmp_path):
+    two = numpy_helper.from_array(np.float32(2), "two")
+    nodes = [
+        helper.make_node("Softplus", ["x"], ["a"]),
+        helper.make_node("Log", ["a"], ["b"]),
+        helper.make_node("Pow", ["b", "two"], ["c"]),
+        helper.make_node("Mean", ["a", "c"], ["y"]),
+    ]
+    assert float(delivered(nodes, tmp_path, [two])["snr_db"]) > 30
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", UNARY)
+def test_a_function_of_any_value(kind, tmp_path):
+    found = delivered([helper.make_node(kind, ["x"], ["y"], **ATTRIBUTES.get(kind, {}))], tmp_path)
+    assert found["snr_db"] == "inf" or float(found["snr_db"]) > 30
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", ["Log", "Reciprocal", "Sqrt"])
+def test_a_function_of_positive_values(kind, tmp_path):
+    assert float(delivered([helper.make_node(kind, ["x"], ["y"])], tmp_path, positive=True)["snr_db"]) > 30
