@@ -1,4 +1,4 @@
-"""Estimate what TFLite files cost on cores that are not here: ``python bench/arm_costs.py FILE … [--core NAME …]``.
+"""Estimate what TFLite and ONNX files cost on cores that are not here: ``arm_costs.py FILE … [--core NAME …]``.
 
 Every block of instructions that one call executes is counted under emulation, exactly; LLVM's schedule of the core
 tells its cycles, and simulated caches what waits for memory.  Two runs print the same numbers.  How far they can be
@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from arm.cores import cores
 from arm.emulator import counted
-from arm.schedule import Schedule
+from arm.schedule import Estimate, Schedule
 
 
 def main() -> None:
@@ -28,9 +30,16 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     rows = []
-    for name in args.cores or ["arm64-a55", "arm64-a76", "arm64-i8mm"]:
+    names = args.cores or ["arm64-a55", "arm64-a76", "arm64-i8mm"]
+
+    def estimated(name: str) -> list[Estimate]:
         counts, _ = counted(args.files, known[name], args.calls, args.kernels)
-        for path, each in zip(args.files, Schedule(known[name]).estimates(counts, args.threads), strict=True):
+        return Schedule(known[name]).estimates(counts, args.threads)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        found = list(pool.map(estimated, names))
+    for name, estimates in zip(names, found, strict=True):
+        for path, each in zip(args.files, estimates, strict=True):
             row = {"file": str(path), "core": name, "instructions": each.instructions, "cycles": each.cycles,
                    "waiting": each.waiting, "ms": each.nanoseconds / 1e6}  # fmt: skip
             rows.append(row)

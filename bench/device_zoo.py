@@ -1,11 +1,11 @@
 """The zoo in 8 bits on three devices, ours and every peer's file: ``device_zoo.py ZOO OUT [--peers DIR] [--write]``.
 
-Ours as a user makes them: ``--int8``, ``--int8 --accept-loss``, and the latter for each of two devices; in float32, for
+Ours as a user makes them: ``--int8``, ``--int8 --accept-loss``, and the latter for each device; in float32, for
 ``x86-vnni`` where a loop is in the file, too.  Every file is held against ONNX Runtime's outputs of the source on the
 samples of NAME.eval.npz, estimated by the tables of each device, and timed here in turns with the model's other files,
 on one thread.  Where a peer's file reads and writes integers, ours is made with ``--io-dtype int8``, too, and these two
-are compared.  ``--emulate`` counts files on an A76 (``arm_costs.py``).  Each finding is a line of OUT/rows.jsonl, and
-what is in there is not done again.  ``--write`` makes docs/measurements/device-zoo.md of what there is.
+are compared.  ``--emulate`` counts files on two Arm cores (``arm_costs.py``).  Each finding is a line of
+OUT/rows.jsonl, and what is in there is not done again.  ``--write`` makes docs/measurements/device-zoo.md of it.
 """
 
 from __future__ import annotations
@@ -36,12 +36,11 @@ from convertkit.targets.tflite.inspection import placed_operators
 PAGE = Path(__file__).parents[1] / "docs" / "measurements" / "device-zoo.md"
 BEGIN, END = "<!-- bench/device_zoo.py -->", "<!-- end -->"
 DEVICES = ("x86-vnni", "arm64-a76", "arm64-i8mm")
-EMULATED = "arm64-a76"
+EMULATED = ("arm64-a76", "arm64-i8mm")
 OURS = {
     "`--int8`": ("--int8",),
     "`--int8 --accept-loss`": ("--int8", "--accept-loss"),
-    "the same, `--device x86-vnni`": ("--int8", "--accept-loss", "--device", "x86-vnni"),
-    "the same, `--device arm64-a76`": ("--int8", "--accept-loss", "--device", "arm64-a76"),
+    **{f"the same, `--device {each}`": ("--int8", "--accept-loss", "--device", each) for each in DEVICES},
 }
 AT_ENDS = ", `--io-dtype int8`"
 """Behind the label of one of ours that reads and writes integers."""
@@ -56,9 +55,10 @@ SAYS = "convertkit: "
 SHOWN = 6
 RANGES = ((0.05, 0.7), (0.7, float("inf")))
 """Of estimated milliseconds."""
-SUMMED = ("x86-vnni", "arm64-a76")
+SUMMED = ("x86-vnni", *EMULATED)
 HEAD = "| model | file | KB | SNR dB: all, median, 5th percentile | `x86-vnni` ms | " + (
-    "by the tables: `x86-vnni`, `arm64-a76`, `arm64-i8mm` ms | emulated `arm64-a76` ms |\n|---|---|---|---|---|---|---|"
+    "by the tables: `x86-vnni`, `arm64-a76`, `arm64-i8mm` ms | emulated: `arm64-a76`, `arm64-i8mm` ms |\n"
+    "|---|---|---|---|---|---|---|"
 )
 Row = dict[str, Any]
 
@@ -103,12 +103,17 @@ def files(book: Book, zoo: Path, out: Path, peers: Path | None, name: str) -> It
         at_ends = {label: flags for label, flags in OURS.items() if "--device" in flags}
         wanted |= {label + AT_ENDS: (*flags, "--io-dtype", "int8") for label, flags in at_ends.items()}
     for label, flags in wanted.items():
-        folder = out / f"{name}.{re.sub('[^a-z0-9]+', '-', label.lower()).strip('-')}"
+        folder = out / folder_of(name, label)
         if (name, label, "export") not in book.rows():
             book.add(name, label, "export", exported(zoo / f"{name}.onnx", flags, folder))
         if not book.rows()[name, label, "export"]["exit"]:
             yield label, folder / "model.tflite"
     yield from others.items()
+
+
+def folder_of(name: str, label: str) -> str:
+    """Where one of ours lies."""
+    return f"{name}.{re.sub('[^a-z0-9]+', '-', label.lower()).strip('-')}"
 
 
 def floats(book: Book, zoo: Path, out: Path, peers: Path | None, name: str, seconds: float) -> None:
@@ -144,9 +149,9 @@ def estimated(path: Path) -> Row:
         return {"refused": str(refused)}
 
 
-def emulated(path: Path) -> Row:
+def emulated(path: Path, name: str) -> Row:
     """One call on the core, in milliseconds."""
-    core = cores()[EMULATED]
+    core = cores()[name]
     counts, _ = counted([path], core)
     (found,) = Schedule(core).estimates(counts)
     return {"ms": found.nanoseconds / 1e6}
@@ -162,9 +167,8 @@ def measure(book: Book, zoo: Path, name: str, found: dict[str, Path], seconds: f
             book.add(name, label, "probe", {key: probed.get(key) for key in PROBED} | told)
         if (name, label, "tables") not in known:
             book.add(name, label, "tables", estimated(path))
-    for label in _near_the_best(book, name) if emulate else ():
-        if (name, label, EMULATED) not in known:
-            book.add(name, label, EMULATED, emulated(found[label]))
+    for core in EMULATED if emulate else ():
+        _emulate(book, name, found, core)
     right = [label for label in found if book.rows()[name, label, "probe"]["ok"]]
     if (name, "", "race") not in known:
         paths = [found[label] for label in right]
@@ -172,19 +176,31 @@ def measure(book: Book, zoo: Path, name: str, found: dict[str, Path], seconds: f
         book.add(name, "", "race", {"files": right, "ms": race.get("ms"), "interval": race.get("interval")})
 
 
-def _near_the_best(book: Book, name: str) -> list[str]:
+def _emulate(book: Book, name: str, found: dict[str, Path], core: str) -> None:
+    """Files of the same bytes are emulated once."""
+    for label in _near_the_best(book, name, core):
+        known = book.rows()
+        if (name, label, core) in known:
+            continue
+        data = found[label].read_bytes()
+        twins = (known.get((name, each, core)) for each, path in found.items() if path.read_bytes() == data)
+        told = next((row["ms"] for row in twins if row is not None), None)
+        book.add(name, label, core, emulated(found[label], core) if told is None else {"ms": told})
+
+
+def _near_the_best(book: Book, name: str, core: str) -> list[str]:
     """Ours for that core and for all, and the peers' that the tables hold for nearly as fast as their fastest.
 
     So, too, of those peers' files alone whose SNR is no worse than that of ours.
     """
     known = book.rows()
     told = {
-        label: row[EMULATED]
+        label: row[core]
         for (model, label, kind), row in known.items()
-        if (model, kind) == (name, "tables") and EMULATED in row and known[name, label, "probe"]["ok"]
+        if (model, kind) == (name, "tables") and core in row and known[name, label, "probe"]["ok"]
     }
-    peers = {label: ms for label, ms in told.items() if not _is_ours(label)}
-    own = [label for label in _ours_for(EMULATED) if label in told]
+    peers = {label: ms for label, ms in told.items() if not is_ours(label)}
+    own = [label for label in _ours_for(core) if label in told]
     least = known[name, own[0], "probe"]["snr_median_db"] - AS_GOOD_DB if own else 0.0
     as_good = {label: ms for label, ms in peers.items() if known[name, label, "probe"]["snr_median_db"] >= least}
     near = [label for group in (peers, as_good) for label, ms in group.items() if ms <= NEARLY * min(group.values())]
@@ -197,7 +213,7 @@ def _ours_for(device: str) -> tuple[str, ...]:
     return own, own + AT_ENDS, "`--int8 --accept-loss`", "`--int8`"
 
 
-def _is_ours(label: str) -> bool:
+def is_ours(label: str) -> bool:
     return label.removesuffix(AT_ENDS) in OURS or label in (FLOAT, FLOAT_HERE)
 
 
@@ -214,10 +230,11 @@ def lines(known: dict[tuple[str, str, str], Row], name: str, source_bytes: int) 
         snr = "–" if label == FLOAT else ", ".join(f"{probe[key]:.1f}" for key in PROBED[1:4])
         tables = known.get((name, label, "tables"), {})
         told = ", ".join(f"{tables[device]:.3g}" for device in DEVICES) if DEVICES[0] in tables else "–"
-        slow = known.get((name, label, EMULATED), {}).get("ms")
+        slow = [known.get((name, label, core), {}).get("ms") for core in EMULATED]
+        counted = ", ".join(f"{each:.3g}" if each else "–" for each in slow) if any(slow) else "–"
         size = f"{probe['bytes'] / 1000:,.0f} ({100 * probe['bytes'] / source_bytes:.1f} %)"
         here = f"{timed[label]:.3g}" if label in timed else "–"
-        yield f"| {name} | {label} | {size} | {snr} | {here} | {told} | {f'{slow:.3g}' if slow else '–'} |"
+        yield f"| {name} | {label} | {size} | {snr} | {here} | {told} | {counted} |"
     for (model, label, kind), export in known.items():
         if model == name and kind == "export" and export["exit"]:
             yield f"| {name} | {label} | not delivered: {_reason(export)} | | | | |"
@@ -239,7 +256,7 @@ def ratios(known: dict[tuple[str, str, str], Row], device: str, *, as_good: bool
     for name in dict.fromkeys(model for model, *_ in known):
         times = _times(known, name, device)
         pairs = []
-        for peer in (each for each in times if not _is_ours(each)):
+        for peer in (each for each in times if not is_ours(each)):
             own = _counterpart(known, name, peer, times, device)
             if own is None:
                 continue
@@ -256,7 +273,7 @@ def _counterpart(
 ) -> str | None:
     """Ours that is compared with the peer's file."""
     ends = AT_ENDS if known[name, peer, "probe"].get("integer_ends") else ""
-    labels = (f"the same, `--device {device}`", "`--int8 --accept-loss`", "`--int8`")
+    labels = [label for label in _ours_for(device) if not label.endswith(AT_ENDS)]
     return next((label + each for label in labels for each in (ends, "") if label + each in times), None)
 
 
@@ -267,7 +284,7 @@ def held_against_clock(known: dict[tuple[str, str, str], Row], *, ours: bool) ->
         (f"{name}, {label}", known[name, label, "tables"][device], ms)
         for name in dict.fromkeys(model for model, *_ in known)
         for label, ms in _times(known, name, device).items()
-        if ours is _is_ours(label) and device in known.get((name, label, "tables"), {})
+        if ours is is_ours(label) and device in known.get((name, label, "tables"), {})
     ]
     told, clock = (np.array(column, float) for column in list(zip(*pairs, strict=True))[1:])
     errors = np.maximum(told / clock, clock / told) - 1
@@ -292,8 +309,8 @@ def _within(told: np.ndarray, errors: np.ndarray, first: float, last: float) -> 
 
 
 def _times(known: dict[tuple[str, str, str], Row], name: str, device: str) -> dict[str, float]:
-    if device == EMULATED:
-        return {label: row["ms"] for (model, label, kind), row in known.items() if (model, kind) == (name, EMULATED)}
+    if device in EMULATED:
+        return {label: row["ms"] for (model, label, kind), row in known.items() if (model, kind) == (name, device)}
     race = known.get((name, "", "race"), {})
     return dict(zip(race.get("files", []), race.get("ms") or [], strict=False))
 
@@ -305,8 +322,8 @@ def float_lines(known: dict[tuple[str, str, str], Row]) -> list[str]:
         if kind != "float race" or not race.get("ms"):
             continue
         rows = list(zip(race["files"], race["ms"], race["bytes"], strict=True))
-        peer = min((row for row in rows if not _is_ours(row[0])), key=lambda row: row[1], default=None)
-        for label, ms, size in (row for row in rows if peer is not None and _is_ours(row[0])):
+        peer = min((row for row in rows if not is_ours(row[0])), key=lambda row: row[1], default=None)
+        for label, ms, size in (row for row in rows if peer is not None and is_ours(row[0])):
             assert peer is not None
             beside = (
                 f"{ms:.3g} ms, {size / 1000:,.0f} KB beside {peer[1]:.3g} ms, {peer[2] / 1000:,.0f} KB of {peer[0]}"
@@ -338,7 +355,7 @@ def _summed(found: dict[str, tuple[float, str]], device: str, as_good: bool) -> 
     if not found:
         return []
     mean = float(np.exp(np.mean([np.log(ratio) for ratio, _ in found.values()])))
-    how = "emulated" if device == EMULATED else "measured"
+    how = "emulated" if device in EMULATED else "measured"
     which = "with no worse SNR" if as_good else "at all"
     title = f"Ours over the fastest 8-bit file of a peer {which} on `{device}`, {how}; geometric mean {mean:.2f}:"
     return ["", title, "", *(f"- {name} {ratio:.2f}: {told}" for name, (ratio, told) in found.items())]

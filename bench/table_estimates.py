@@ -1,6 +1,7 @@
 """Hold what the cost tables say of whole files against emulation: ``table_estimates.py CORE=FOUND.json … [--write]``.
 
-FOUND.json is what ``arm_costs.py FILE … --core CORE --json FOUND.json`` writes; the files have to lie where they lay.
+FOUND.json is what ``arm_costs.py FILE … --core CORE --json FOUND.json`` writes of files that ``estimate_set.py`` makes;
+they have to lie where they lay.  ``--zoo OUT`` takes our files of the zoo besides, which ``device_zoo.py`` emulated.
 ``--write`` puts the table into docs/measurements/device-costs.md; what sums it up by the estimated time is what
 ``targets/tflite/devices.py`` tells users.
 """
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from device_zoo import EMULATED, Book, folder_of, is_ours
 from page_rows import replace_between
 
 from convertkit.errors import Unsupported
@@ -38,6 +40,18 @@ def rows(core: str, found: Path) -> list[Row]:
         )
         for each in told
     ]
+
+
+def of_zoo(out: Path) -> list[Row]:
+    """Ours that were emulated, those of the same bytes once."""
+    found: dict[tuple[bytes, str], Row] = {}
+    for (name, label, core), row in Book(out / "rows.jsonl").rows().items():
+        if core not in EMULATED or not is_ours(label):
+            continue
+        path = out / folder_of(name, label) / "model.tflite"
+        told = (f"{name}, {label}", core, row["ms"], estimated(path, core))
+        found.setdefault((path.read_bytes(), core), told)
+    return sorted(found.values(), key=lambda row: EMULATED.index(row[1]))
 
 
 def estimated(path: Path, core: str) -> float | None:
@@ -79,10 +93,12 @@ def main() -> None:
     """Print the section, or write it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("found", nargs="+", help="CORE=FOUND.json")
+    parser.add_argument("--zoo", type=Path, metavar="OUT")
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
     pairs = [each.partition("=")[::2] for each in args.found]
-    made = section([row for core, path in pairs for row in rows(core, Path(path))])
+    every = [row for core, path in pairs for row in rows(core, Path(path))]
+    made = section(every + (of_zoo(args.zoo) if args.zoo else []))
     if not args.write:
         print(made)
         return

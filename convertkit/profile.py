@@ -19,8 +19,8 @@ What a target finds in the graph
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Literal
 
@@ -103,6 +103,15 @@ def cost_table(path: Path) -> Mapping[str, OpCost]:
     return {kind: OpCost(*(float(row.get(name, 0.0)) for name in _COST_KEYS)) for kind, row in rows.items()}
 
 
+def weighted(costs: Sequence[OpCost], weights: Sequence[float]) -> OpCost:
+    """The sum of all; what the caches hold is what those of the smallest do."""
+    sums = {
+        field.name: sum(weight * getattr(cost, field.name) for cost, weight in zip(costs, weights, strict=True))
+        for field in fields(OpCost)
+    }
+    return OpCost(**(sums | {"near": min(cost.near for cost in costs)}))
+
+
 @dataclass(frozen=True, slots=True)
 class NarrowCost:
     """Time of a kernel with 4-bit weights and float activations, in nanoseconds.
@@ -177,7 +186,7 @@ class QuantProfile:
     ``tile``: products whose matrix is narrower stay float (:mod:`.quantization.graph.tiles`).
     ``keeps_float``: an operator between integers that is marked :data:`KEEP_FLOAT` does run in float.
     ``kernel_costs`` tell the cost of convolutions without groups, in place of a row of ``costs``.  ``machines`` are
-    the costs on each machine of ``kernel_costs``, in its order; where it is empty, they are the same on all.
+    the costs on each machine, in the order of ``kernel_costs``; where it is empty, they are the same on all.
     ``devices`` are the names of these machines, where the user asked for them by name.
     ``narrow`` tells what weights of 4 bits cost; without it they count as costing nothing.
     """
@@ -216,7 +225,7 @@ class QuantProfile:
     def alone(self) -> tuple[QuantProfile, ...]:
         """The same on each machine of its own; itself where it knows of none."""
         if self.kernel_costs is None:
-            return (self,)
+            return tuple(replace(self, costs=own, machines=()) for own in self.machines) or (self,)
         kernel_costs = self.kernel_costs.machines()
         costs = self.machines or (self.costs,) * len(kernel_costs)
         return tuple(

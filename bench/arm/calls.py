@@ -1,6 +1,7 @@
-"""Runs inside the emulator: ``calls.py LIST CALLS KERNELS``; calls each TFLite file of the list once and CALLS times.
+"""Runs inside the emulator: ``calls.py LIST CALLS KERNELS``; calls each file of the list once and CALLS times.
 
-KERNELS is ``xnnpack``, or ``builtin`` for the runtime's own.  Each of the two is between two calls of getppid(), which
+TFLite files are run by LiteRT, ``.onnx`` files by ONNX Runtime on one thread.  KERNELS is ``xnnpack``, or ``builtin``
+for LiteRT's own.  Each of the two is between two calls of getppid(), which
 the plugin counts from and to (``blocks.c``).  Prints a line
 for each file, with the sum of what it computed: so one sees that the emulated kernels are right.
 """
@@ -10,7 +11,51 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+
+class LiteRt:
+    """A TFLite file."""
+
+    def __init__(self, path, own):
+        from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+        resolver = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES if own else OpResolverType.AUTO
+        runner = Interpreter(path, num_threads=1, experimental_op_resolver_type=resolver)
+        runner.allocate_tensors()
+        filled(runner, 0)
+        self._runner, self.call = runner, runner.invoke
+
+    def results(self):
+        return [self._runner.get_tensor(detail["index"]) for detail in self._runner.get_output_details()]
+
+
+class OnnxRuntime:
+    """An ONNX file; what is bound beforehand is not a part of a call."""
+
+    def __init__(self, path):
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        self._binding = session.io_binding()
+        rng = np.random.default_rng(0)
+        for value in session.get_inputs():
+            shape = [size if isinstance(size, int) else 1 for size in value.shape]
+            kind = _KINDS[value.type.removeprefix("tensor(").removesuffix(")")]
+            real = np.dtype(kind).kind == "f"
+            self._binding.bind_cpu_input(value.name, (rng.normal(0, 1, shape) if real else np.ones(shape)).astype(kind))
+        for value in session.get_outputs():
+            self._binding.bind_output(value.name)
+        self.call = lambda: session.run_with_iobinding(self._binding)
+
+    def results(self):
+        return self._binding.copy_outputs_to_cpu()
+
+
+_KINDS = {"float": "float32", "double": "float64", "float16": "float16", "bool": "bool"}
+_KINDS |= {f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
 def filled(runner, seed):
@@ -31,19 +76,15 @@ def main():
     """Call them."""
     calls = int(sys.argv[2])
     own = sys.argv[3] == "builtin"
-    resolver = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES if own else OpResolverType.AUTO
     for path in Path(sys.argv[1]).read_text().splitlines():
-        runner = Interpreter(path, num_threads=1, experimental_op_resolver_type=resolver)
-        runner.allocate_tensors()
-        filled(runner, 0)
-        runner.invoke()
+        runner = OnnxRuntime(path) if path.endswith(".onnx") else LiteRt(path, own)
+        runner.call()
         for times in (1, calls) if calls > 1 else (1,):
             os.getppid()
             for _ in range(times):
-                runner.invoke()
+                runner.call()
             os.getppid()
-        results = [runner.get_tensor(detail["index"]) for detail in runner.get_output_details()]
-        print(path, *(f"{np.sum(each, dtype=np.float64):.9g}" for each in results), flush=True)
+        print(path, *(f"{np.sum(each, dtype=np.float64):.9g}" for each in runner.results()), flush=True)
 
 
 if __name__ == "__main__":

@@ -19,9 +19,9 @@ microcode, a line in some cycles; llvm-mca takes 100 for each."""
 _LEAVES = re.compile(r"^(bl|blr|br|ret|callq?|retq?|jmpq?)\b.*")
 """llvm-mca takes 100 cycles for a call, which the counts of the blocks tell better."""
 _JUMP = {"aarch64": "b #8", "x86_64": "jmp 8"}
-_SEPARATOR = {"aarch64": ("0x1f 0x20 0x03 0xd5", "nop"), "x86_64": ("0x0f 0x0b", "ud2")}
+_SEPARATOR = {"aarch64": ("0x00 0x00 0x00 0x00", "udf\t#0"), "x86_64": ("0x0f 0x0b", "ud2")}
 _BETWEEN = 3
-"""Separators in a row: no block has as many."""
+"""Separators in a row; what runs holds none of them, but may hold bytes that LLVM does not know."""
 _WIDE = re.compile(r"^(fmla|fmls|fmul|fadd|fsub)\tv\d+\.(4s|2d|8h)")
 _REGION = re.compile(r"Code Region - b(\d+)\n.*?Total Cycles:\s+(\d+)", re.DOTALL)
 

@@ -63,7 +63,10 @@ def _target(name: str, artifact: Artifact) -> EstimatingTarget:
     if target is not None:
         return target
     able = [each for each in plugins.target_names() if isinstance(plugins.target(each), EstimatingTarget)]
-    raise UsageError(f"{name}: {artifact.format} has no cost tables; --device is for artifacts of {', '.join(able)}")
+    listed = ", ".join(able)
+    raise UsageError(
+        f"{name}: what {artifact.format} takes elsewhere is not estimated; --device is for artifacts of {listed}"
+    )
 
 
 def operator_table(found: Sequence[Estimated]) -> Table:

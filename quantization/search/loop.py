@@ -30,6 +30,8 @@ _DEARER = 1.10
 _UNNOTICED_NS = 1000.0
 """… no more than this: of a model of a few microseconds, a single conversion is more than a tenth."""
 _LEAST_GAIN_DB = 0.1
+_LEAST_POINTS = 0.1
+"""Of top-1 accuracy that a unit in float has to win where it wins no SNR and no accuracy was asked for."""
 _STORED_LOSS_DB = 1.0
 
 
@@ -81,13 +83,14 @@ class Loop:
         gains = self._gains(plan, score, at_any_cost=self._options.max_drop is not None)
         kept: dict[str, str] = {}
         current, reached = plan, score
+        least = _LEAST_POINTS if self._options.max_drop is None else 0.0
         for name, gain in gains:
             changed = replace(current, integer=current.integer - {name})
             cost = self.cost_ns(changed)
             if self._options.max_drop is None and _is_dear(cost, start):
                 continue
             better = self._trials.score(changed)
-            if not better.beats(reached) and better.drop >= reached.drop:
+            if not better.beats(reached) and reached.drop - better.drop <= least:
                 continue
             kept[name] = f"float wins {gain:.1f} dB alone, {better.snr_db - reached.snr_db:.1f} dB here"
             current, reached = changed, better

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from convertkit.profile import WEIGHTED, FixedOutput, OpRule, QuantProfile
 from convertkit.recipe import ExportOptions
+from convertkit.targets.forms.devices import named
 from convertkit.targets.tflite.costs.tables import int4_costs, tables
-from convertkit.targets.tflite.devices import decided_for, named
+from convertkit.targets.tflite.devices import decided_for
 from convertkit.targets.tflite.passes.tabulate import OF_CONSTANT, UNARY
 
 _DYNAMIC = frozenset({"Gemm", "MatMul"})

@@ -106,7 +106,9 @@ def test_what_makes_no_sense_is_refused(files, how, told) -> None:
 
 
 def test_other_formats_have_no_tables(files) -> None:
-    with pytest.raises(UsageError, match=r"onnxruntime has no cost tables; --device .* of android, tflite"):
+    with pytest.raises(
+        UsageError, match=r"what onnxruntime takes elsewhere is not estimated; --device .* of android, tflite"
+    ):
         convertkit.bench(files["onnx"], device="phone")
 
 

@@ -97,3 +97,28 @@ def test_a_unit_with_stored_weights_among_integers_is_an_integer_one() -> None:
     assert found.kept == {}
     first = Plan(frozenset({"conv0"}), "mse")
     assert loop.with_stored_weights(Outcome(first, trials.score(first), {}, ())).plan.integer == {"conv0"}
+
+
+@dataclass
+class Drops:
+    """SNR is the same throughout; ``points`` of accuracy are won where the unit is float."""
+
+    points: float
+    affordable: int = 8
+
+    def score(self, plan: Plan) -> Score:
+        return Score(np.full((2, 8), 0.1), 10.0, 1.0 if plan.integer else 1.0 - self.points, np.full(8, 10.0))
+
+
+@pytest.mark.parametrize(
+    ("points", "max_drop", "kept"), [(0.2, None, True), (0.05, None, False), (0.05, 0.2, True)], ids=str
+)
+def test_a_unit_is_float_for_accuracy_that_can_be_told(
+    points: float, max_drop: float | None, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundredth of a point is no sample; where accuracy was asked for, all of it counts."""
+    monkeypatch.setattr(Loop, "_gains", lambda *_, **__: [("conv", 0.1)])
+    monkeypatch.setattr(Loop, "cost_ns", lambda *_: 1000.0)
+    options = ExportOptions(source="x", precision="int8", max_drop=max_drop)
+    loop = Loop((), Ranges({}, tflite(INT8)), options, Drops(points), Silent())  # type: ignore[arg-type]
+    assert ("conv" in loop.run(Plan(frozenset({"conv"}), "mse")).kept) is kept

@@ -19,9 +19,11 @@ from convertkit.kernel_costs import SMALL_MATRIX, ConvShape, DenseShape, Shape, 
 from convertkit.operators import ON_THE_FLY, Estimate, NodeTime
 from convertkit.profile import OpCost
 from convertkit.recipe import THIS, MeasuredDevice
+from convertkit.targets.forms.devices import machines_of
+from convertkit.targets.tflite.costs.calls import CallCosts, call_costs
 from convertkit.targets.tflite.costs.loops import OPERATORS_OF_A_STEP, LoopCosts, loops
 from convertkit.targets.tflite.costs.tables import Tables, tables
-from convertkit.targets.tflite.devices import error_of, machines_of
+from convertkit.targets.tflite.devices import error_of
 from convertkit.targets.tflite.inspection import Placed, placed_operators
 
 _FAST_TAPS = 25
@@ -74,7 +76,7 @@ def estimates(path: Path, devices: Sequence[str]) -> tuple[Estimate, ...]:
 def estimate_here(path: Path, measured: MeasuredDevice) -> Estimate:
     """Of one call by tables of the machine at hand; raises as :func:`estimates` does."""
     operators = placed_operators(path)
-    machine = _Machine(tables((THIS,), measured), _loop_costs(THIS))
+    machine = _Machine(tables((THIS,), measured), _loop_costs(THIS), call_costs(THIS))
     nodes = tuple(
         NodeTime(placed.told.name, placed.told.kind, machine.nanoseconds(placed) / 1e6) for placed in operators
     )
@@ -84,7 +86,7 @@ def estimate_here(path: Path, measured: MeasuredDevice) -> Estimate:
 
 def _estimate(device: str, operators: Sequence[Placed]) -> Estimate:
     shares = machines_of((device,))
-    each = [_Machine(tables((name,)), _loop_costs(name)) for name in shares]
+    each = [_Machine(tables((name,)), _loop_costs(name), call_costs(name)) for name in shares]
     nodes = tuple(
         NodeTime(placed.told.name, placed.told.kind, sum(
             share * machine.nanoseconds(placed) for machine, share in zip(each, shares.values(), strict=True)
@@ -103,15 +105,22 @@ def _loop_costs(name: str) -> LoopCosts:
 
 @dataclass(frozen=True, slots=True)
 class _Machine:
-    """The tables of one device, and what its loops cost."""
+    """The tables of one device, and what its loops and calls cost."""
 
     known: Tables
     loops: LoopCosts
+    calls: CallCosts
 
     def beside_ns(self, operators: Sequence[Placed]) -> float:
-        """What the first integer product of a file costs beside itself, and what the caches lack of small ones."""
+        """What a call takes, the first integer product beside itself, and what the caches lack of small ones."""
         multiplies = any(_is_integer(each) and each.told.macs for each in operators)
-        return (self.known.kernel_costs.start_ns if multiplies else 0.0) + self._copies(operators)
+        start = self.known.kernel_costs.start_ns if multiplies else 0.0
+        return start + self._call(operators) + self._copies(operators)
+
+    def _call(self, operators: Sequence[Placed]) -> float:
+        """What the runtime does around the operators."""
+        own = sum(each.turns or 0.0 for each in operators if each.reads and _is_left_to_the_runtime(each))
+        return self.calls.call + self.calls.operator * len(operators) + self.calls.own * own
 
     def _copies(self, operators: Sequence[Placed]) -> float:
         """What it takes to read what each operator keeps, where that of a whole subgraph is more than the caches hold.
@@ -196,6 +205,11 @@ class _Machine:
 def _is_integer(placed: Placed) -> bool:
     """Whether the kernel reads and writes integers that stand for real numbers; between types, it is one of floats."""
     return placed.told.precision in _INTEGERS
+
+
+def _is_left_to_the_runtime(placed: Placed) -> bool:
+    """Whether XNNPACK has no kernel for its type."""
+    return not placed.told.precision or placed.told.kind in _READS_SIZES
 
 
 def _small_weights(placed: Placed) -> float:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from convertkit.targets.tflite.devices import machines_of
+from convertkit.targets.forms.devices import machines_of
 
 _HERE = Path(__file__).parent
 _UNKNOWN = "x86"

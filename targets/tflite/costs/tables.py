@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from convertkit.kernel_costs import KernelCosts, kernel_costs, mixed
-from convertkit.profile import NarrowCosts, OpCost, narrow_costs
+from convertkit.profile import NarrowCosts, OpCost, narrow_costs, weighted
 from convertkit.recipe import THIS, MeasuredDevice
-from convertkit.targets.tflite.devices import PARTS, machines_of
+from convertkit.targets.forms.devices import machines_of
+from convertkit.targets.tflite.devices import PARTS
 
 _HERE = Path(__file__).parent
 
@@ -51,7 +52,7 @@ def tables(devices: tuple[str, ...], measured: MeasuredDevice | None = None) -> 
         return Tables(costs[0], kernels[0], each, names)
     weights = tuple(shares.values())
     kinds = costs[0].keys()
-    together = {kind: _weighted([table[kind] for table in costs], weights) for kind in kinds}
+    together = {kind: weighted([table[kind] for table in costs], weights) for kind in kinds}
     return Tables(together, mixed(kernels, weights), each, names)
 
 
@@ -59,15 +60,6 @@ def tables(devices: tuple[str, ...], measured: MeasuredDevice | None = None) -> 
 def int4_costs() -> NarrowCosts:
     """The committed table of 4-bit weights, of x86 servers: no other device has one."""
     return narrow_costs(_HERE / "int4.toml")
-
-
-def _weighted(costs: Sequence[OpCost], weights: Sequence[float]) -> OpCost:
-    """The sum of all; what the caches hold is what those of the smallest do."""
-    sums = {
-        field.name: sum(weight * getattr(cost, field.name) for cost, weight in zip(costs, weights, strict=True))
-        for field in fields(OpCost)
-    }
-    return OpCost(**(sums | {"near": min(cost.near for cost in costs)}))
 
 
 def _files(name: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:

@@ -22,9 +22,10 @@ from convertkit.quantization.graph.units import find_units
 from convertkit.quantization.place.estimates import estimates
 from convertkit.quantization.place.precision_assignment import choose_integer
 from convertkit.recipe import ExportOptions
+from convertkit.targets.forms.devices import machines_of
 from convertkit.targets.tflite.costs import tables as module
 from convertkit.targets.tflite.costs.tables import tables
-from convertkit.targets.tflite.devices import DEVICES, LIKELY, MACHINES, machines_of
+from convertkit.targets.tflite.devices import DEVICES, LIKELY, MACHINES
 from convertkit.targets.tflite.inspection import placed_operators
 from convertkit.targets.tflite.profile import profile
 from tests.quantization.models import model_of
@@ -133,7 +134,7 @@ def test_what_other_tables_choose_has_another_key() -> None:
     ("given", "sentence"),
     [
         ({"target": "tflite", "device": "arm64-a67"}, "no device is called so, did you mean 'arm64-a76'"),
-        ({"target": "onnxruntime", "device": "phone"}, "--device does nothing for onnxruntime; it is for"),
+        ({"target": "openvino", "device": "phone"}, "--device does nothing for openvino; it is for"),
     ],
 )
 def test_what_no_target_knows_is_refused(given: dict[str, str], sentence: str, tmp_path: Path) -> None:

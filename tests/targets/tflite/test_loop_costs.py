@@ -12,6 +12,7 @@ from onnx import helper, numpy_helper
 
 from convertkit.onnx.load import load_model
 from convertkit.targets.tflite.compile import compile_model
+from convertkit.targets.tflite.costs.calls import CallCosts
 from convertkit.targets.tflite.costs.estimate import estimates
 from convertkit.targets.tflite.costs.loops import (
     MAX_STEPS,
@@ -128,6 +129,7 @@ def test_a_file_is_told_what_its_copies_take(tmp_path: Path, monkeypatch: pytest
     """Of 64 written steps, 1 MB of weights: more than an A76's near caches hold, not more than a server's."""
     onnx.save(model(64, True, "forward", 64), tmp_path / "m.onnx")
     found: dict[tuple[str, int], float] = {}
+    monkeypatch.setattr("convertkit.targets.tflite.costs.estimate.call_costs", lambda _: CallCosts(0.0, 0.0, 0.0))
     for form in (WRITTEN_OUT, 5):
         monkeypatch.setattr("convertkit.targets.tflite.compile.loops", lambda devices, form=form: Always(form))
         compile_model(load_model(tmp_path / "m.onnx"), Options(device=("arm64-a76",))).write(tmp_path / "m.tflite")
