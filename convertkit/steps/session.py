@@ -37,6 +37,7 @@ from convertkit.steps.static import left_open, static_sizes
 from convertkit.steps.verify import failure
 from convertkit.tasks.resources import Resources
 from convertkit.tasks.scheduler import Scheduler
+from convertkit.text import NOT_VERIFIED
 
 OnStep = Callable[[str, StepRecord], None]
 
@@ -257,7 +258,8 @@ class Session:
                 with visible_stderr():
                     self._place.on_step(target.name, step)
             if (failed := failure(step)) is not None:
-                return steps, step.artifact, failed if self._calibration is not None else hinted(failed)
+                notes = self._place.scheduler.result(self._convert).notes
+                return steps, step.artifact, failed if self._calibration is not None else hinted(failed, notes)
         return steps, steps[-1].artifact, None
 
     def _evaluated(self, last: plan.Link) -> Evaluation | None:
@@ -321,10 +323,13 @@ def _digest(data: FeedSource | None) -> str | None:
     return None if data is None else data.sha256
 
 
-def hinted(failed: ParityError) -> ParityError:
-    """A failure on generated inputs, with the way to judge the model on real ones."""
+def hinted(failed: ParityError, notes: Sequence[str] = ()) -> ParityError:
+    """A failure on generated inputs, with the way to judge the model on real ones; no data helps one that draws."""
     if "--calib" in str(failed):
         return failed
+    if any(note.startswith(NOT_VERIFIED) for note in notes):
+        way = "the random tensor as an input of the model: it draws random numbers, and other runtimes draw others"
+        return type(failed)(f"{failed}\n  try   {way}")
     hint = "--calib with samples of real data: on generated ones an output may be too small for float32 to agree on"
     if "NaN" in str(failed):
         hint = "--input 'NAME::DTYPE[LOW,HIGH)' with the range of real inputs, if the model is defined for those alone"
