@@ -5,6 +5,7 @@ Imports JAX, therefore only ever imported in a worker process.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from convertkit.errors import Unsupported
 Input = tuple[str, tuple[int | str, ...], str]
 """Name, shape with names where free, NumPy dtype."""
 
+_STYLE = re.compile(r"\x1b\[\d+m")
 _TRACE_ERRORS = (ValueError, TypeError, NotImplementedError, RuntimeError, KeyError, AttributeError, NameError)
 
 
@@ -78,5 +80,7 @@ def _symbols(inputs: Sequence[Input]) -> dict[str, Any]:
 
 
 def _sentence(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:300] if lines else type(error).__name__
+    """The first line, with the next one where Keras only says in which call the reason behind it came up."""
+    lines = [line.strip() for line in _STYLE.sub("", str(error)).splitlines() if line.strip()]
+    told = " ".join(lines[:2]) if lines and lines[0].startswith("Exception encountered") else "".join(lines[:1])
+    return told[:300] or type(error).__name__
