@@ -1,7 +1,8 @@
 """Samples moved a little along the axes in which a network's first windows slide: pictures in space, sounds in time.
 
 A sample that was moved is another one that the original answers, so that few samples go further.  Which axes these are
-tells the graph: those along which the first convolution or pooling behind an input slides.
+tells the graph: those along which the first convolution or pooling behind an input slides.  How far, tell the samples:
+where the mean one becomes another by it, as coefficients of a sound do in each other's places, nothing is moved.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from convertkit.quantization.graph.sizes import sizes
 
 _SHARE = 0.1
 """Of an axis: as far as samples are moved."""
+_CHANGE = 0.25
+"""What moving may change in the mean sample, as a share of the variance of samples."""
 _ELEMENTWISE = frozenset({"Add", "Sub", "Mul", "Div", "Cast", "Identity", "QuantizeLinear", "DequantizeLinear", "Clip"})
 _SAME_ORDER = frozenset({"Reshape", "Squeeze", "Unsqueeze"})
 _WINDOWS = frozenset({"Conv", "MaxPool", "AveragePool"})
@@ -34,6 +37,28 @@ def shifts(graph: ir.Graph) -> Shifts:
             if moved := tuple((axis, most) for axis, most in far if most):
                 found[str(value.name)] = moved
     return found
+
+
+def steady(movable: Shifts, samples: Mapping[str, Tensor]) -> Shifts:
+    """As ``movable``, no farther than leaves the mean of ``samples`` (samples, …) much what it is."""
+    found = {}
+    for name, axes in movable.items():
+        far = ((axis, _steady(samples[name].double(), axis, most)) for axis, most in axes)
+        if kept := tuple((axis, most) for axis, most in far if most):
+            found[name] = kept
+    return found
+
+
+def _steady(samples: Tensor, axis: int, most: int) -> int:
+    """How far all samples can be moved along an axis of theirs both ways, at most ``most``."""
+    mean, allowed = samples.mean(0), _CHANGE * float(samples.var(0, correction=0).mean())
+    place = torch.arange(mean.shape[axis])
+    for far in range(1, most + 1):
+        for step in (far, -far):
+            there = mean.index_select(axis, (place - step).clamp(0, len(place) - 1))
+            if float((there - mean).square().mean()) > allowed:
+                return far - 1
+    return most
 
 
 def _sliding(value: ir.Value) -> frozenset[int]:

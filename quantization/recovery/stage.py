@@ -82,7 +82,7 @@ class Recovered:
 
     @property
     def version(self) -> str:
-        return f"{self.inner.version}+5"
+        return f"{self.inner.version}+6"
 
     @property
     def tolerance(self) -> Tolerance:

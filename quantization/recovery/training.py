@@ -19,7 +19,7 @@ from torch import Tensor
 from convertkit.quantization.graph.reordered import Before, reordered_values
 from convertkit.quantization.recovery.network import Network
 from convertkit.quantization.recovery.optimizer import Optimizer
-from convertkit.quantization.recovery.shifts import Shifts, moved, shifts
+from convertkit.quantization.recovery.shifts import Shifts, moved, shifts, steady
 
 _BATCH = 32
 _INNER = 8
@@ -115,7 +115,7 @@ def train(
         wanted = answer(held_out, names)
     scales = [_power(value) for value in wanted]
     random = torch.Generator().manual_seed(seed)
-    movable = shifts(teacher.graph)
+    movable = steady(shifts(teacher.graph), samples)
 
     def judged() -> float:
         with torch.no_grad():

@@ -9,7 +9,7 @@ from onnx import helper, numpy_helper
 
 torch = pytest.importorskip("torch")
 
-from convertkit.quantization.recovery.shifts import moved, shifts  # noqa: E402
+from convertkit.quantization.recovery.shifts import moved, shifts, steady  # noqa: E402
 
 
 def graph_of(nodes, shape, weights, dtype=1):
@@ -81,3 +81,23 @@ def test_every_sample_is_moved_by_itself_and_edges_repeat():
         steps |= set(fits)
     assert steps == {-2, -1, 0, 1, 2}
     assert torch.equal(moved(samples, (), torch.Generator()), samples)
+
+
+def coefficients(count=60):
+    """Sounds, (samples, 1, time, coefficients): alike at all times, while every coefficient has a mean of its own."""
+    random = np.random.default_rng(3)
+    means = np.array([-60.0, 20, -3, 11, -7, 4])
+    return torch.from_numpy((means + random.normal(size=(count, 1, 30, 6))).astype(np.float32))
+
+
+def test_sounds_move_in_time_and_not_from_one_coefficient_to_the_next():
+    movable = {"x": ((1, 3), (2, 1))}
+    assert steady(movable, {"x": coefficients()}) == {"x": ((1, 3),)}
+
+
+def test_samples_move_as_far_as_their_mean_stays_much_what_it_is():
+    ramp = torch.arange(20.0).reshape(1, 1, 20, 1).expand(80, 1, 20, 3)
+    noise = torch.from_numpy(np.random.default_rng(5).normal(size=(80, 1, 20, 3)).astype(np.float32))
+    assert steady({"x": ((1, 2), (2, 1))}, {"x": 0.2 * ramp + noise}) == {"x": ((1, 2), (2, 1))}
+    assert steady({"x": ((1, 2), (2, 1))}, {"x": 0.4 * ramp + noise}) == {"x": ((1, 1), (2, 1))}
+    assert steady({"x": ((1, 2),)}, {"x": ramp + noise}) == {}
