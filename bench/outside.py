@@ -17,6 +17,7 @@ import importlib
 import json
 import os
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -34,6 +35,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "outside.md"
 NEAR, OWN = 1e-4, 16.0
 LIMIT_S = 420
+_PLACE = re.compile(r"/[\w./-]*/(?=[\w-]+\.\w+)")
+"""Folders in front of files, which reasons name."""
 NAMES = {
     "torchvision": "torchvision 0.28, random weights",
     "keras": "keras.applications and Keras layers, random weights",
@@ -203,11 +206,12 @@ def read(rows: Path) -> list[dict[str, Any]]:
     return list({row["name"]: row for row in found}.values())
 
 
-def first_line(said: str) -> str:
-    """The sentence of a refusal."""
+def first_line(said: str, target: str) -> str:
+    """The sentence of a refusal: that of this target, where several failed."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith(("try", "from", "wrote", "→", "·"))]
-    return (told[0] if told else said).replace("|", "\\|").replace("[", "\\[")[:180]
+    own = [line for line in lines if line.startswith((f"{target}: ", "convertkit: ")) and ": failed: " not in line]
+    told = (own or lines or [""])[0].removeprefix("convertkit: ").removeprefix(f"{target}: ")
+    return _PLACE.sub("", told).replace("|", "\\|").replace("[", "\\[")[:180]
 
 
 def page(folders: Sequence[Path]) -> None:
@@ -219,22 +223,22 @@ def page(folders: Sequence[Path]) -> None:
         "delivered ran in ONNX Runtime or LiteRT on noise, pixels, zeros, ones, noise × 1e3 and × 1e-4, half zeros",
         "and, where the batch is dynamic, batches of 1 and 3; held against the source itself (PyTorch in float64).",
         "",
-        "| models | target | right | refused | wrong | fault |",
-        "|---|---|---|---|---|---|",
+        "| models | target | right | refused | wrong | fault | made, not run |",
+        "|---|---|---|---|---|---|---|",
     ]
     left = ["", "What is not right:", "", "| model | target | | why |", "|---|---|---|---|"]
     for folder in folders:
         rows = sorted(read(folder / "rows.jsonl"), key=lambda row: str(row["name"]))
+        waiting = len({each.stem for each in folder.glob("*.pkl")} - {row["name"] for row in rows})
         for target in ("tflite", "onnxruntime"):
             counts = Counter(row[target]["verdict"] for row in rows if target in row)
             told = " | ".join(str(counts[each]) for each in ("right", "refused", "wrong", "fault"))
-            lines.append(f"| {NAMES[folder.name]} | {target} | {told} |")
+            lines.append(f"| {NAMES[folder.name]} | {target} | {told} | {waiting} |")
         for row in rows:
             for target in ("tflite", "onnxruntime"):
                 if target in row and row[target]["verdict"] != "right":
-                    left.append(
-                        f"| {row['name']} | {target} | {row[target]['verdict']} | {first_line(row[target]['why'])} |"
-                    )
+                    why = first_line(row[target]["why"], target)
+                    left.append(f"| {row['name']} | {target} | {row[target]['verdict']} | {why} |")
     PAGE.write_text("\n".join([*lines, *left]) + "\n")
 
 

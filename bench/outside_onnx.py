@@ -211,7 +211,7 @@ def make(folder: Path, names: list[str]) -> None:
 
     exporters.let_masks_be()
     with torch.no_grad():
-        for net in NETS:
+        for net in NETS if not names else NETS.keys() & set(names):
             for opset in TRACED:
                 try:
                     model, rows = traced(folder, net, opset, dynamic=opset == 13)
