@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import onnxruntime as ort
+from onnx_ir.passes.common import NameFixPass
 
 from convertkit.errors import Unsupported
+from convertkit.onnx.canonical import MAX_IR_VERSION
 from convertkit.onnx.load import load_model
 from convertkit.onnx.older import SEVEN, to_seven
 from convertkit.onnx.save import serialized
@@ -24,4 +26,6 @@ def session(path: Path, options: ort.SessionOptions) -> ort.InferenceSession | N
         to_seven(model)
     except Unsupported:
         return None
+    model.ir_version = min(model.ir_version, MAX_IR_VERSION)
+    NameFixPass()(model)  # ONNX Runtime wants names of nodes to differ
     return ort.InferenceSession(b"".join(serialized(model)), options, providers=["CPUExecutionProvider"])

@@ -109,7 +109,8 @@ def _mentions(model: ir.Model) -> bool:
     made = (value for node in model.graph.all_nodes() for value in node.outputs)
     if any(map(_is_short, (*model.graph.inputs, *model.graph.initializers.values(), *made))):
         return True
-    return any(node.attributes.get_int("to", 0) == _SHORT for node in model.graph.all_nodes())
+    types = (each for node in model.graph.all_nodes() if (each := node.attributes.get("to")) is not None)
+    return any(each.type == ir.AttributeType.INT and each.as_int() == _SHORT for each in types)  # Cast-1 has a word
 
 
 def _infer(model: ir.Model) -> None:

@@ -18,9 +18,10 @@ from onnx_ir.passes.common import ShapeInferencePass
 from convertkit.errors import Unsupported
 
 SEVEN = 7
-_BROADCAST = frozenset(
-    {"Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "Less", "Greater", "Equal", "PRelu", "Gemm"}
-)
+_COMPARES = frozenset({"And", "Or", "Xor", "Less", "Greater", "Equal"})
+_BROADCAST = _COMPARES | {"Add", "Sub", "Mul", "Div", "Pow", "PRelu", "Gemm"}
+_TRAINS = frozenset({"BatchNormalization", "Dropout"})
+"""What computes as in training before opset 7, unless ``is_test`` is set."""
 _GONE = ("consumed_inputs", "is_test", "broadcast", "output_sequence")
 
 
@@ -32,6 +33,7 @@ def to_seven(model: ir.Model) -> None:
             if not node.domain:
                 _rewrite(graph, node, opset)
     model.graph.opset_imports[""] = SEVEN
+    _tell_shapes(model)
     for graph in (model.graph, *model.graph.subgraphs()):
         for node in [node for node in graph if node.op_type in _BROADCAST and not node.domain]:
             _align(model, graph, node)
@@ -43,6 +45,9 @@ def _rewrite(graph: ir.Graph, node: ir.Node, opset: int) -> None:
         raise Unsupported("an experimental operator, which ONNX has taken back", subject=title)
     if node.op_type == "Tile" and opset < 6:
         raise Unsupported("Tile of opset 1 repeats along one axis that is an input", subject=title)
+    if node.op_type in _TRAINS and not node.attributes.get_int("is_test", 0):
+        way = "a file whose is_test is 1, as exporters write it for inference"
+        raise Unsupported("is_test is 0 or missing: it computes as in training", subject=title, ways_out=(way,))
     for name in _GONE:
         node.attributes.pop(name, None)
     since, rewrite = _REWRITES.get(node.op_type, (0, None))
@@ -126,6 +131,28 @@ def _constant(graph: ir.Graph, node: ir.Node, array: np.ndarray) -> ir.Value:
     return made.outputs[0]
 
 
+def _tell_shapes(model: ir.Model) -> None:
+    """Give values the types and shapes that the file does not tell, in place.
+
+    What ``axis`` broadcasts is not valid yet and would end the inference.  Its result has the first operand's shape,
+    and so a copy of the model has that operand in its place.
+    """
+    plain = model.clone()
+    for node in plain.graph.all_nodes():
+        if node.op_type in _BROADCAST and not node.domain and "axis" in node.attributes:
+            compares = node.op_type in _COMPARES
+            node.op_type = "Cast" if compares else "Identity"
+            node.attributes.clear()
+            if compares:
+                node.attributes["to"] = ir.AttrInt64("to", TensorProto.BOOL)
+            node.resize_inputs(1)
+    ShapeInferencePass(check_type=False, strict_mode=False)(plain)
+    for node, known in zip(model.graph.all_nodes(), plain.graph.all_nodes(), strict=True):
+        for value, inferred in zip(node.outputs, known.outputs, strict=True):
+            if value.shape is None:
+                value.shape, value.type = inferred.shape, value.type or inferred.type
+
+
 def _align(model: ir.Model, graph: ir.Graph, node: ir.Node) -> None:
     """The second operand with axes behind its own, so that it meets the first where ``axis`` said.
 
@@ -138,8 +165,13 @@ def _align(model: ir.Model, graph: ir.Graph, node: ir.Node) -> None:
     if node.op_type == "PRelu" and (second != 1 or _is_single(node.inputs[1])):
         return
     first = _rank(model, node, 0)
-    start = 1 if axis is None else axis.as_int() % first
-    behind = first - start - second
+    start = 1 if axis is None else axis.as_int()
+    behind = first - (start + first if start < 0 else start) - second
+    if axis is not None and not 0 <= behind <= first - second:
+        raise Unsupported(
+            f"axis {start} does not fit: the operands have {first} and {second} axes",
+            subject=f"{node.name or node.op_type} ({node.op_type})",
+        )
     if behind > 0:
         places = list(range(second, second + behind))
         made = ir.node("Unsqueeze", [node.inputs[1]], {"axes": places}, name=f"{node.name}/aligned")

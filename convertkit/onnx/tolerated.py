@@ -19,25 +19,35 @@ CONTRIB = "com.microsoft"
 _SINCE: Mapping[str, int | None] = {"LayerNormalization": 17, "SimplifiedLayerNormalization": None}
 """Operators of ONNX Runtime in ONNX's domain, and since which opset ONNX has them itself."""
 _LARGE_ENTRIES = 1 << 10
+_LONG = "ai.onnx"
 _WEIGHTS_ALONE = 4
 """The first IR version whose initializers need not be inputs."""
 
 
 def put_right(proto: onnx.ModelProto) -> None:
-    """Give ONNX Runtime's operators their own domain and write out what ONNX took back, in place.
+    """Give operators the domain that they are known by and write out what ONNX took back, in place.
 
     A file whose weights are not inputs is of IR version 4 at least, whatever it says.
     """
+    _name_shortly(proto)
     if {each.name for each in proto.graph.initializer} - {each.name for each in proto.graph.input}:
         proto.ir_version = max(proto.ir_version, _WEIGHTS_ALONE)
-    opset = max((each.version for each in proto.opset_import if each.domain in ("", "ai.onnx")), default=1)
+    opset = max((each.version for each in proto.opset_import if not each.domain), default=1)
     own = {op for op, since in _SINCE.items() if since is None or opset < since}
     write_out_group_norms(proto, opset)
-    found = [node for node in _nodes(proto.graph) if node.op_type in own and node.domain in ("", "ai.onnx")]
+    found = [node for node in _nodes(proto.graph) if node.op_type in own and not node.domain]
     for node in found:
         node.domain = CONTRIB
     if found and all(each.domain != CONTRIB for each in proto.opset_import):
         proto.opset_import.append(helper.make_opsetid(CONTRIB, 1))
+
+
+def _name_shortly(proto: onnx.ModelProto) -> None:
+    """ONNX's domain by the empty name: the checker takes both names, everything behind it that one."""
+    nodes = (*_nodes(proto.graph), *(inner for each in proto.functions for inner in _nodes(each)))
+    for node in (*nodes, *(each for holder in (proto, *proto.functions) for each in holder.opset_import)):
+        if node.domain == _LONG:
+            node.domain = ""
 
 
 def in_letter(proto: onnx.ModelProto) -> onnx.ModelProto:
@@ -72,7 +82,7 @@ def _lacks_shape(value: onnx.ValueInfoProto) -> bool:
     return kind.HasField("tensor_type") and kind.tensor_type.elem_type != 0 and not kind.tensor_type.HasField("shape")
 
 
-def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+def _nodes(graph: onnx.GraphProto | onnx.FunctionProto) -> Iterator[onnx.NodeProto]:
     for node in graph.node:
         yield node
         for attribute in node.attribute:

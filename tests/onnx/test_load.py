@@ -172,3 +172,15 @@ def test_weights_that_are_not_inputs_are_taken_whatever_the_version(tmp_path):
     proto.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, [2, 3]))
     onnx.save(proto, tmp_path / "model.onnx")
     assert load_model(tmp_path / "model.onnx").ir_version == 3
+
+
+def test_the_long_name_of_onnx_own_domain_is_the_empty_one(tmp_path):
+    """The opset behind it counts: this Softmax is of opset 11, over all axes from the first on."""
+    node = helper.make_node("Softmax", ["x"], ["y"], axis=1, domain="ai.onnx")
+    info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (2, 3, 4)) for name in ("x", "y")]
+    graph = helper.make_graph([node], "g", info[:1], info[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("ai.onnx", 11)]), tmp_path / "model.onnx")
+    x = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
+    proto = ir.to_proto(canonicalize(load_model(tmp_path / "model.onnx")))
+    (got,) = ort.InferenceSession(proto.SerializeToString()).run(None, {"x": x})
+    np.testing.assert_allclose(got.sum((1, 2)), 1, rtol=1e-6)
