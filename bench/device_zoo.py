@@ -149,14 +149,6 @@ def estimated(path: Path) -> Row:
         return {"refused": str(refused)}
 
 
-def emulated(path: Path, name: str) -> Row:
-    """One call on the core, in milliseconds."""
-    core = cores()[name]
-    counts, _ = counted([path], core)
-    (found,) = Schedule(core).estimates(counts)
-    return {"ms": found.nanoseconds / 1e6}
-
-
 def measure(book: Book, zoo: Path, name: str, found: dict[str, Path], seconds: float, emulate: bool) -> None:
     """Everything about the files of one model that is not in the book."""
     known = book.rows()
@@ -177,15 +169,18 @@ def measure(book: Book, zoo: Path, name: str, found: dict[str, Path], seconds: f
 
 
 def _emulate(book: Book, name: str, found: dict[str, Path], core: str) -> None:
-    """Files of the same bytes are emulated once."""
-    for label in _near_the_best(book, name, core):
-        known = book.rows()
-        if (name, label, core) in known:
-            continue
-        data = found[label].read_bytes()
-        twins = (known.get((name, each, core)) for each, path in found.items() if path.read_bytes() == data)
-        told = next((row["ms"] for row in twins if row is not None), None)
-        book.add(name, label, core, emulated(found[label], core) if told is None else {"ms": told})
+    """What is not in the book, by one start of the emulator; files of the same bytes once."""
+    known = book.rows()
+    data = {label: path.read_bytes() for label, path in found.items()}
+    told = {data[label]: known[name, label, core]["ms"] for label in found if (name, label, core) in known}
+    wanted = [label for label in _near_the_best(book, name, core) if (name, label, core) not in known]
+    missing = {data[label]: found[label] for label in wanted if data[label] not in told}
+    if missing:
+        counts, _ = counted(list(missing.values()), cores()[core])
+        times = Schedule(cores()[core]).estimates(counts)
+        told |= {each: found.nanoseconds / 1e6 for each, found in zip(missing, times, strict=True)}
+    for label in wanted:
+        book.add(name, label, core, {"ms": told[data[label]]})
 
 
 def _near_the_best(book: Book, name: str, core: str) -> list[str]:

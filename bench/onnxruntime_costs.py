@@ -1,4 +1,8 @@
-"""Measure ONNX Runtime's cost table: ``python bench/onnxruntime_costs.py > targets/onnxruntime/costs.toml``.
+"""ONNX Runtime's cost tables: ``python bench/onnxruntime_costs.py > targets/onnxruntime/costs/x86.toml``.
+
+``--core arm64-a76 --book FILE`` emulates that core instead of taking times here (``arm_costs.py``, whose root has to
+have ONNX Runtime's wheel, too); each row is a line of FILE, and what is in there is not done again.  Rows of the table
+of x86 that no chain measures are taken from it, at the core's median pace.
 
 What an operator costs depends on its neighbours: integers are laid out channels-last, float32 in blocks of channels,
 and both are converted at the borders.  So every operator is measured in chains of two lengths, in float32 and in QDQ
@@ -9,30 +13,43 @@ Times are those of the thread, so other processes on the machine disturb them li
 
 from __future__ import annotations
 
+import argparse
 import itertools
+import json
 import sys
+import tempfile
 import time
-from collections.abc import Iterable
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import onnxruntime
+from arm.clock import Emulated
+from arm.cores import Core, cores
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 Array: TypeAlias = npt.NDArray[np.float64]
+OF_X86 = Path(__file__).parents[1] / "targets" / "onnxruntime" / "costs" / "x86.toml"
 
 SHORT, LONG = 2, 6
 ROUNDS = 25
 SCALE = 0.02
 LEAST_NS = 100.0
 """Of what is found as a difference of times."""
+MOST_EMULATED = 30e6
+"""Work of an operator: larger ones take minutes under emulation, and the pace of a multiply-add is known by then."""
+TOGETHER = 12
+"""Rows of one start of the emulator."""
 MATRIX = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 HEADER = """\
-# Nanoseconds on ONNX Runtime 1.31, one thread, x86-64 with VNNI: call + work * rate + elements * element, where work is
+# Nanoseconds on ONNX Runtime 1.31, one thread, {device}: call + work * rate + elements * element, where work is
 # a multiply-add for Conv, ConvTranspose, Gemm and MatMul, else an element.  Regenerate with
-# bench/onnxruntime_costs.py on the machine that matters."""
+# bench/onnxruntime_costs.py{how}."""
+HERE = {"device": "x86-64 with VNNI", "how": " on the machine that matters"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,21 +215,48 @@ class Chain:
         return [name, f"{name}_b"]
 
 
-def measured(row: Row) -> tuple[float, float, float]:
-    """Nanoseconds of the operator in float32 and in int8, and of both borders of a chain of integers."""
+Found: TypeAlias = tuple[float, float, float]
+"""Nanoseconds of an operator in float32 and in int8, and of both borders of a chain of integers."""
+
+
+def models_of(row: Row) -> list[ModelProto]:
+    """Chains of two lengths in float32 and in integers; then the same of what stands beside the operator, alone."""
     alone = [False, True] if row.beside in ("Conv", "Sigmoid") else [False]
-    models = [Chain(row, integer=integer).model(length, beside_alone=without)
-              for without in alone for integer in (False, True) for length in (SHORT, LONG)]  # fmt: skip
-    times = nanoseconds(models, row.shape)
+    return [Chain(row, integer=integer).model(length, beside_alone=without)
+            for without in alone for integer in (False, True) for length in (SHORT, LONG)]  # fmt: skip
+
+
+def found_of(times: Sequence[float]) -> Found:
+    """What the times of a row's models say of its operator."""
     real, whole = ((b - a) / (LONG - SHORT) for a, b in (times[:2], times[2:4]))
     borders = (times[2] - SHORT * whole) - (times[0] - SHORT * real)
-    if len(alone) > 1:
+    if len(times) > len((False, True)) * len((SHORT, LONG)):
         real -= (times[5] - times[4]) / (LONG - SHORT)
         whole -= (times[7] - times[6]) / (LONG - SHORT)
     return max(real, LEAST_NS), max(whole, LEAST_NS), borders
 
 
-def nanoseconds(models: Iterable[ModelProto], shape: tuple[int, ...]) -> list[float]:
+def measured(rows: Sequence[Row]) -> list[Found]:
+    """Here."""
+    return [found_of(nanoseconds(models_of(row), row.shape)) for row in rows]
+
+
+def emulated(core: Core) -> Callable[[Sequence[Row]], list[Found]]:
+    """On a core that is not here: all rows by one start of the emulator."""
+
+    def of(rows: Sequence[Row]) -> list[Found]:
+        each = [models_of(row) for row in rows]
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [Path(folder) / f"{place}.onnx" for place in range(sum(map(len, each)))]
+            for path, model in zip(paths, itertools.chain(*each), strict=True):
+                path.write_bytes(model.SerializeToString())
+            times = iter(Emulated(core).nanoseconds(paths))
+        return [found_of(list(itertools.islice(times, len(models)))) for models in each]
+
+    return of
+
+
+def nanoseconds(models: Sequence[ModelProto], shape: tuple[int, ...]) -> list[float]:
     """A quarter of the calls of each model are faster than this; measured in turns on one thread."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = 1, 3
@@ -246,35 +290,86 @@ def fit(features: Array, times: Array) -> Array:
     return best
 
 
-def main() -> None:
-    """Print the table; the measured times go to stderr."""
+def told(rows: Sequence[Row], by: Callable[[Sequence[Row]], list[Found]], book: Path | None) -> Iterator[Found]:
+    """Of each row, some at a time; what is in the book is taken from it."""
+    known = [json.loads(line) for line in book.read_text().splitlines()] if book and book.exists() else []
+    there: dict[str, Found] = {each["row"]: tuple(each["found"]) for each in known}
+    for first in range(0, len(rows), TOGETHER):
+        listed = rows[first : first + TOGETHER]
+        missing = [row for row in listed if repr(row) not in there]
+        for row, found in zip(missing, by(missing) if missing else (), strict=True):
+            there[repr(row)] = found
+            if book:
+                with book.open("a") as lines:
+                    lines.write(json.dumps({"row": repr(row), "found": found}) + "\n")
+        yield from (there[repr(row)] for row in listed)
+
+
+def table(rows: Sequence[Row], found: Sequence[Found]) -> dict[str, dict[str, float]]:
+    """The fitted rows, and what converts between integers and float."""
     times: dict[str, list[tuple[Row, float, float]]] = {}
     borders: list[tuple[float, float]] = []
-    for row in ROWS:
-        real, whole, ends = measured(row)
-        found = f"float32 {real / 1e3:9.2f} us, int8 {whole / 1e3:9.2f} us, borders {ends / 1e3:8.2f} us"
-        print(f"{row.kind:20} {row.shape!s:18} {row.weight!s:18} {found}", file=sys.stderr, flush=True)
+    for row, (real, whole, ends) in zip(rows, found, strict=True):
+        said = f"float32 {real / 1e3:9.2f} us, int8 {whole / 1e3:9.2f} us, borders {ends / 1e3:8.2f} us"
+        print(f"{row.kind:20} {row.shape!s:18} {row.weight!s:18} {said}", file=sys.stderr, flush=True)
         times.setdefault(row.kind, []).append((row, real, whole))
-        if row.kind in NO_LAYOUT and not row.second:
+        if row.kind in NO_LAYOUT and not row.second and ends > 0:  # a difference below says nothing
             borders.append((float(np.prod(row.shape)), max(ends / 2, LEAST_NS)))
-    print(HEADER)
-    print("[cost]")
+    made = {}
     for kind, listed in times.items():
         # Elements tell a matrix operator's rescaling from its products; elsewhere they are the work.
         features = np.array([(1.0, row.work, row.elements) for row, _, _ in listed])
         used = features if listed[0][0].op in MATRIX else features[:, :2]
-        print(_line(kind, *(fit(used, np.array([each[place] for each in listed])) for place in (1, 2))))
+        made[kind] = _factors(*(fit(used, np.array([each[place] for each in listed])) for place in (1, 2)))
     conversion = fit(np.array([(1.0, size) for size, _ in borders]), np.array([cost for _, cost in borders]))
-    print(_line(BORDERS, conversion, conversion))
+    return {**made, BORDERS: _factors(conversion, conversion)}
 
 
-def _line(kind: str, real: Array, whole: Array) -> str:
-    parts = []
+def beside(made: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """Rows of the table of x86 that are not in ``made``, at the median pace of those that are, by float32."""
+    known = tomllib.loads(OF_X86.read_text())["cost"]
+    paces = [made[kind]["float32"] / row["float32"] for kind, row in known.items() if made.get(kind, {}).get("float32")]
+    pace = float(np.median(paces))
+    return {
+        kind: {name: value * pace for name, value in row.items()} for kind, row in known.items() if kind not in made
+    }
+
+
+def main() -> None:
+    """Print the table; the measured times go to stderr."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--core", choices=tuple(cores()))
+    parser.add_argument("--book", type=Path)
+    parser.add_argument("--known", action="store_true", help="of what is in the book alone")
+    args = parser.parse_args()
+    rows = [row for row in ROWS if row.work <= MOST_EMULATED] if args.core else list(ROWS)
+    if args.known:
+        there = {json.loads(line)["row"] for line in args.book.read_text().splitlines()}
+        whole = {row.kind for row in rows} - {row.kind for row in rows if repr(row) not in there}
+        rows = [row for row in rows if row.kind in whole]
+    by = emulated(cores()[args.core]) if args.core else measured
+    made = table(rows, list(told(rows, by, args.book)))
+    how = {"device": f"{args.core}, emulated", "how": f" --core {args.core}"} if args.core else HERE
+    print(HEADER.format(**how))
+    print("[cost]")
+    for kind, row in made.items():
+        print(_line(kind, row))
+    print("# Of x86 at the core's median pace." if args.core else "# Kept from the table before.")
+    for kind, row in beside(made).items():
+        print(_line(kind, row))
+
+
+def _factors(real: Array, whole: Array) -> dict[str, float]:
+    parts: dict[str, float] = {}
     for name, factors in (("float32", real), ("int8", whole)):
         call, rate, element = (*factors, 0.0)[:3]
         named = {name: rate, f"{name}_call": call, f"{name}_element": element}
-        parts += [f"{key} = {value:.6g}" for key, value in named.items() if value]
-    return f'"{kind}" = {{ {", ".join(parts)} }}'
+        parts |= {key: float(value) for key, value in named.items() if value}
+    return parts
+
+
+def _line(kind: str, row: Mapping[str, float]) -> str:
+    return f'"{kind}" = {{ {", ".join(f"{key} = {value:.6g}" for key, value in row.items())} }}'
 
 
 if __name__ == "__main__":

@@ -21,7 +21,15 @@ from convertkit.options import of_targets
 from convertkit.processing.words import anchors_file
 from convertkit.recipe import METRICS, THIS, ExportOptions, ImageOptions, WavOptions
 from convertkit.references import closest, found_at
-from convertkit.stage import CheckingTarget, Converter, DeviceReader, FlagReader, ReasoningTarget, Target
+from convertkit.stage import (
+    CheckingTarget,
+    Converter,
+    DeviceReader,
+    FlagReader,
+    PrecisionDeviceReader,
+    ReasoningTarget,
+    Target,
+)
 
 _IMAGE_RANK = 3
 """Least rank of an input or output that has a layout: channels, and one axis in space beside the batch."""
@@ -118,6 +126,12 @@ def _devices_of(target: Target) -> tuple[str, ...]:
     return (*known, THIS) if isinstance(target, MeasuringTarget) else known
 
 
+def _decided_by_device(target: Target, options: ExportOptions) -> bool:
+    if isinstance(target, PrecisionDeviceReader) and options.precision not in target.device_precisions:
+        return False
+    return bool(_devices_of(target))
+
+
 def check_devices(names: Sequence[str], known: Sequence[str]) -> None:
     """Raise ``UsageError`` for a device that is not among those which the targets know."""
     for name in names:
@@ -168,7 +182,7 @@ def _reads(plugin: Target | Converter, flag: str) -> bool:
 
 def _used(target: Target, flag: str, options: ExportOptions) -> bool:
     """Whether a target reads a flag itself, or packages what was made by it, and has what the flag decides about."""
-    if flag == "--device" and not _devices_of(target):
+    if flag == "--device" and not _decided_by_device(target, options):
         return False
     if flag == "--io-dtype" and not _WITH_INTEGERS & set(target.precisions):
         return False

@@ -51,6 +51,14 @@ class DeviceReader(Protocol):
     def devices(self) -> tuple[str, ...]: ...
 
 
+@runtime_checkable
+class PrecisionDeviceReader(DeviceReader, Protocol):
+    """One that ``--device`` tells something at some precisions alone."""
+
+    @property
+    def device_precisions(self) -> tuple[str, ...]: ...
+
+
 class PassPlugin(Protocol):
     """What an entry point of ``convertkit.passes`` holds: builds a stage where the options ask for it."""
 

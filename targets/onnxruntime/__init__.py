@@ -27,7 +27,9 @@ class OnnxRuntimeTarget:
     extra = "core"
     precisions = ("float32", "fp16", "int8", "w8", "w4")
     runs_here = True
-    reads = frozenset({"--opset"})
+    devices = ("x86", "arm64-a76")
+    device_precisions = ("int8",)
+    reads = frozenset({"--opset", "--device"})
     options = (
         TargetOption(
             "ir-version",
@@ -56,7 +58,10 @@ class OnnxRuntimeTarget:
 
         options = context.options
         asked = context.target_options
-        return (DeliverOnnx(options.opset, options.precision, asked["ir-version"], any_cpu=asked["cpu"] == "any"),)
+        any_cpu = asked["cpu"] == "any"
+        return (
+            DeliverOnnx(options.opset, options.precision, asked["ir-version"], any_cpu=any_cpu, devices=options.device),
+        )
 
     def operators(self, artifact: Artifact) -> tuple[Operator, ...]:
         """The nodes of the file."""

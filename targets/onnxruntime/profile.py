@@ -8,15 +8,18 @@ VNNI, ONNX Runtime's u8×s8 kernels cut sums at 16 bits; weights are chosen so t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from convertkit.profile import WEIGHTED, OpCost, OpRule, QuantProfile, cost_table
+from convertkit.profile import WEIGHTED, OpCost, OpRule, QuantProfile, cost_table, weighted
 from convertkit.recipe import ExportOptions
+from convertkit.targets.forms.devices import machines_of, named
 
-_COSTS = Path(__file__).with_name("costs.toml")
+_COSTS = Path(__file__).with_name("costs")
+DEVICES = ("x86", "arm64-a76")
+"""Those with tables: x86 was measured, the other is emulated (docs/measurements/device-costs.md)."""
 _LEAST_GAIN = 0.3
 """Weights are stored as integers at no cost anyway, and what the table promises is not always seen: of MobileNetV2's
 36 % all, of EfficientNet's 27 % nothing, because conversions between layouts cost more in large graphs."""
@@ -81,12 +84,16 @@ def profile(options: ExportOptions, *, byte_sums: bool = True) -> QuantProfile:
         )
     if options.precision == "int16x8":
         return QuantProfile("onnxruntime int16x8", "int16", True, _INT8, bias="float32")
+    asked = known(options.device)
+    machines = tuple(_with_dynamic_products(costs(name)) for name in machines_of(asked))
     return QuantProfile(
-        "onnxruntime int8",
+        "onnxruntime int8" + (f" for {named(asked)}" if asked else ""),
         "int8",
         False,
         _INT8,
-        costs=_with_dynamic_products(costs()),
+        costs=_with_dynamic_products(costs_for(options.device)),
+        machines=machines,
+        devices=tuple(machines_of(asked)) if asked else (),
         tables=True,
         recurrent=not options.full_integer,
         least_gain=_LEAST_GAIN,
@@ -106,7 +113,19 @@ def _with_dynamic_products(table: Mapping[str, OpCost]) -> Mapping[str, OpCost]:
     return {**table, "MatMul": on_the_fly}
 
 
+def known(devices: Sequence[str]) -> tuple[str, ...]:
+    """Those that have tables here: where several targets are exported at once, a device may be another's."""
+    return tuple(name for name in devices if name in DEVICES)
+
+
+def costs_for(devices: Sequence[str]) -> Mapping[str, OpCost]:
+    """The weighted sum of the tables of ``devices``, which have the same rows; that of servers where none is known."""
+    shares = machines_of(known(devices))
+    tables = [costs(name) for name in shares]
+    return {kind: weighted([table[kind] for table in tables], tuple(shares.values())) for kind in tables[0]}
+
+
 @cache
-def costs() -> Mapping[str, OpCost]:
-    """The committed cost table."""
-    return cost_table(_COSTS)
+def costs(machine: str = DEVICES[0]) -> Mapping[str, OpCost]:
+    """The committed cost table of a machine."""
+    return cost_table(_COSTS / f"{machine}.toml")

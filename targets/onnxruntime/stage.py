@@ -21,7 +21,7 @@ from convertkit.targets.onnxruntime.dynamic import make_dynamic
 from convertkit.targets.onnxruntime.exponentials import keep_small_exponentials
 from convertkit.targets.onnxruntime.foldable import make_foldable
 from convertkit.targets.onnxruntime.logarithms import widen_logarithms
-from convertkit.targets.onnxruntime.profile import costs
+from convertkit.targets.onnxruntime.profile import costs_for, known
 from convertkit.targets.onnxruntime.sideways import lay_on_side
 
 _TRACES = "pkg.torch."
@@ -65,6 +65,7 @@ class DeliverOnnx:
     """Writes ``model.onnx``; lowered to ``opset`` and with the ``ir_version`` in its head where these are asked for.
 
     ``precision`` says which forms a quantized model gets; one that came quantized and is only delivered keeps its own.
+    ``devices`` say of an int8 one which products quantize what they read.
 
     The tolerance is that of what the last model computes, not of what was asked for: a source may be quantized already.
     """
@@ -75,10 +76,16 @@ class DeliverOnnx:
     produces = "onnxruntime"
 
     def __init__(
-        self, opset: int | None, precision: str = "float32", ir_version: int | None = None, *, any_cpu: bool = True
+        self,
+        opset: int | None,
+        precision: str = "float32",
+        ir_version: int | None = None,
+        *,
+        any_cpu: bool = True,
+        devices: tuple[str, ...] = (),
     ) -> None:
         self._opset, self._precision, self._ir_version = opset, precision, ir_version
-        self._any_cpu = any_cpu
+        self._any_cpu, self._devices = any_cpu, known(devices) if precision == "int8" else ()
         self.tolerance: Tolerance = FLOAT32
 
     @property
@@ -88,13 +95,14 @@ class DeliverOnnx:
             "precision": self._precision,
             "any_cpu": self._any_cpu,
             **{name: number for name, number in asked.items() if number},
+            **({"devices": self._devices} if self._devices else {}),
         }
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         model = load_own(source.path)
         lay_on_side(model)
         if self._precision in ("int8", "w8"):
-            make_dynamic(model, costs())
+            make_dynamic(model, costs_for(self._devices))
         if self._precision in ("int8", "w8", "w4"):
             make_foldable(model)
             drop_traces(model)

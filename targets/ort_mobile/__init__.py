@@ -25,6 +25,8 @@ class OrtMobileTarget:
         "w8",
     )  # ONNX Runtime writes float16 as float32 on x86; its list of types has no int4
     runs_here = True
+    devices = onnxruntime.devices
+    device_precisions = onnxruntime.device_precisions
     reads = onnxruntime.reads
     options = ()
 

@@ -14,14 +14,44 @@ from convertkit.quantization.graph.units import find_units
 from convertkit.quantization.place.precision_assignment import choose_integer
 from convertkit.quantization.prepare.prepare import prepare
 from convertkit.recipe import ExportOptions
-from convertkit.targets.onnxruntime.profile import costs, profile
+from convertkit.targets.onnxruntime.profile import DEVICES, costs, costs_for, profile
+from convertkit.targets.onnxruntime.stage import DeliverOnnx
 
 
-def test_whatever_has_weights_has_a_price() -> None:
-    """Without one a multiply-add counts a nanosecond, a hundred times what it takes."""
-    priced = costs()
+@pytest.mark.parametrize("machine", DEVICES)
+def test_whatever_has_weights_has_a_price(machine: str) -> None:
+    """Without one a multiply-add counts a nanosecond, two to a hundred times what it takes."""
+    priced = costs(machine)
+    assert priced.keys() == costs().keys()
     for kind in WEIGHTED:
-        assert 0 < priced[kind].float32 < 0.1, kind
+        assert 0 < priced[kind].float32 < 0.5, kind
+
+
+def test_a_device_decides_and_names_what_it_chooses() -> None:
+    plain, own = (profile(ExportOptions(source="", precision="int8", device=each)) for each in ((), ("arm64-a76",)))
+    assert (plain.name, plain.devices) == ("onnxruntime int8", ())
+    assert (own.name, own.devices) == ("onnxruntime int8 for arm64-a76", ("arm64-a76",))
+    assert own.costs["Conv"] == costs("arm64-a76")["Conv"] != plain.costs["Conv"]
+
+
+def test_several_devices_count_the_same_and_each_has_to_gain() -> None:
+    found = profile(ExportOptions(source="", precision="int8", device=DEVICES))
+    assert found.devices == DEVICES
+    alone = [each.costs["Conv"].integer for each in found.alone()]
+    assert alone == [costs(name)["Conv"].integer for name in found.devices]
+    assert found.costs["Conv"].integer == pytest.approx(sum(alone) / 2)
+
+
+def test_devices_of_another_target_leave_the_servers_table() -> None:
+    found = profile(ExportOptions(source="", precision="int8", device=("arm64-a55",)))
+    assert (found.name, found.costs["Conv"]) == ("onnxruntime int8", costs()["Conv"])
+    assert costs_for(("arm64-a55", "arm64-a76")) == costs("arm64-a76")
+
+
+def test_the_step_says_for_which_device_it_is() -> None:
+    assert DeliverOnnx(None, "int8", devices=("arm64-a76",)).options["devices"] == ("arm64-a76",)
+    assert "devices" not in DeliverOnnx(None, "w8", devices=("arm64-a76",)).options
+    assert DeliverOnnx(None, "int8").options == DeliverOnnx(None, "int8", devices=("arm64-a55",)).options
 
 
 @pytest.mark.parametrize("op", ["Conv", "ConvTranspose"])
