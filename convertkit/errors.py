@@ -147,8 +147,8 @@ class TargetsFailed(ConvertKitError):
         done = ", ".join(f"{target} in {folder}" for target, folder in delivered.items())
         lines = [f"failed: {', '.join(failures)}; " + (f"delivered: {done}" if delivered else "nothing is delivered")]
         lines += [line for target, error in failures.items() for line in f"{target}: {error}".splitlines()]
-        closed = {f"  try   --target {target}" for target in failures}
-        super().__init__("\n".join(line for line in lines if line not in closed))
+        closed = tuple(f"  try   --target {target}{end}" for target in failures for end in (" ", ","))
+        super().__init__("\n".join(line for line in lines if not f"{line} ".startswith(closed)))
 
 
 class CellsFailed(ConvertKitError):

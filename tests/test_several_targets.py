@@ -49,13 +49,16 @@ def test_python_gets_what_was_delivered_with_the_error(tmp_path, double):
 
 
 def test_all_that_fail_are_told_without_each_other_as_ways_out():
-    first = Unsupported("no kernel", subject="a", ways_out=("--target onnxruntime", "--target openvino"))
+    ways = ("--target onnxruntime", "--target openvino", "--target onnxruntime-like")
+    ways += ("--target onnxruntime, for Triton with --package triton", "--target onnxruntime --package triton")
+    first = Unsupported("no kernel", subject="a", ways_out=ways)
     outcomes = [Outcome("tflite", error=first), Outcome("onnxruntime", error=ParityError("differs"))]
     failed = failure(outcomes)
     assert str(failed).splitlines() == [
         "failed: tflite, onnxruntime; nothing is delivered",
         "tflite: a: no kernel",
         "  try   --target openvino",
+        "  try   --target onnxruntime-like",
         "onnxruntime: differs",
     ]
     assert failed.exit_code == 1

@@ -15,7 +15,9 @@ from convertkit.errors import DeliveryError, MissingTool
 
 NAME = "arm64"
 _SUMMARY = "LiteRT and ONNX Runtime for arm64, in QEMU: `convertkit verify --arm64` runs artifacts in them"
-_LICENCE = "Debian's Python (PSF), glibc (LGPL-2.1), GCC's runtime (GPL-3.0, exception); wheels Apache-2.0, MIT, BSD"
+_LICENCE = (
+    "PSF, LGPL, GPL and those of Debian's other packages (in usr/share/doc); wheels Apache-2.0, MIT, BSD, MPL-2.0, PSF"
+)
 
 
 def told() -> Told:
@@ -43,11 +45,25 @@ def remove() -> int:
     found = _roots()
     for each in found:
         try:
-            (each / RECORD).unlink()  # first, so that what is left of it does not count as one
-            shutil.rmtree(each)
+            _empty(each.resolve())
+            if each.is_symlink():
+                each.unlink()
         except OSError as error:
             raise DeliveryError(f"{each} cannot be removed: {error.strerror}") from error
     return len(found)
+
+
+def _empty(folder: Path) -> None:
+    """Remove a root; its record says first that nothing is in it and goes last, so that what is left can be removed."""
+    record = folder / RECORD
+    record.write_text(json.dumps({"python": "", "versions": {}}), encoding="utf-8")
+    for each in folder.iterdir():
+        if each.is_dir() and not each.is_symlink():
+            shutil.rmtree(each)
+        elif each != record:
+            each.unlink()
+    record.unlink()
+    folder.rmdir()
 
 
 def _roots() -> list[Path]:

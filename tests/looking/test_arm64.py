@@ -242,6 +242,32 @@ def test_the_root_is_listed_and_removed_like_an_engine(stand_in):
     assert here("engines", "remove", "arm64").out == "arm64 was not installed\n"
 
 
+def test_a_root_behind_a_link_is_removed_with_the_link(stand_in, tmp_path, monkeypatch):
+    stand_in()
+    (stand_in.root / "lib64").symlink_to("usr")
+    (tmp_path / "link").symlink_to(stand_in.root)
+    monkeypatch.setenv(arm_root.VARIABLE, str(tmp_path / "link"))
+    assert here("engines", "remove", "arm64").out == "arm64 is removed\n"
+    assert not stand_in.root.exists()
+    assert not (tmp_path / "link").is_symlink()
+
+
+def test_what_is_left_of_a_root_is_outdated_and_can_be_removed(stand_in, monkeypatch):
+    stand_in()
+    (stand_in.root / "etc").mkdir()
+
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", refuse)
+        said = here("engines", "remove", "arm64")
+    assert (said.code, said.complaint) == (1, f"{stand_in.root} cannot be removed: Permission denied")
+    assert listed()["state"] == "outdated"
+    assert here("engines", "remove", "arm64").out == "arm64 is removed\n"
+    assert not stand_in.root.exists()
+
+
 def test_removing_takes_no_folder_with_other_files(stand_in, tmp_path, monkeypatch):
     stand_in()
     home = tmp_path / "home"
