@@ -16,7 +16,7 @@ from convertkit import plugins
 from convertkit.artifact import Artifact
 from convertkit.findings.estimates import compiled_estimates
 from convertkit.formatting import error_text, estimate_lines
-from convertkit.operators import CompilingTarget, Estimate
+from convertkit.operators import CompilingTarget, ErrorOfEstimates, Estimate
 from convertkit.report.html import figure, render
 from convertkit.report.jsonable import jsonable
 from convertkit.report.schema import schema
@@ -27,6 +27,7 @@ from tests import onnx_models
 from tests.targets.tflite.test_devices import NO_DOT_PRODUCTS
 
 ROOT = Path(__file__).parents[2]
+OF_SMALL = r"0\.05 to 0\.7 ms: \d+ % off emulation in the median, at worst [\d.]+ [×%]"
 
 
 @pytest.fixture(scope="module")
@@ -88,10 +89,8 @@ def test_what_is_shown_are_the_named_devices_else_the_likely_ones(made: dict[str
 def test_the_summary_calls_them_estimates_with_their_error(made: dict[str, Result]) -> None:
     (line,) = estimate_lines(made["int8"].report["estimates"])
     (each,) = (each for each in made["int8"].report["estimates"]["devices"] if each["shown"])
-    assert line == (
-        f"arm64-a76 {each['ms']:.3g} ms, float32 {each['float32_ms']:.3g} ms "
-        "(by cost tables; 0.05 to 0.7 ms: 11 % off emulation in the median, at worst 1.7 ×)"
-    )
+    assert line == f"arm64-a76 {each['ms']:.3g} ms, float32 {each['float32_ms']:.3g} ms ({error_text(each['error'])})"
+    assert re.fullmatch(rf".* \(by cost tables; {OF_SMALL}\)", line)
     (plain,) = estimate_lines(made["float32"].report["estimates"])
     assert plain.startswith("arm64-a76 ")
     assert "; arm64-i8mm " in plain
@@ -107,7 +106,7 @@ def test_the_page_has_the_time_of_each_layer_on_what_is_shown(made: dict[str, Re
     page = render(report)
     (each,) = (each for each in report["estimates"]["devices"] if each["shown"])
     assert "Time by layer, estimated for arm64-a76" in page
-    assert "0.05 to 0.7 ms: 11 % off emulation in the median, at worst 1.7 ×" in page
+    assert re.search(OF_SMALL, page)
     told = [f'data-label="estimated ms, arm64-a76">{figure(ms, 3) if ms else "–"}<' for ms in each["layers_ms"]]
     assert len(told) > 2
     assert page.count('data-label="estimated ms, arm64-a76"') == len(told)
@@ -141,14 +140,15 @@ def test_what_was_compared_with_nothing_has_no_error(device: str, size: float) -
 
 
 @pytest.mark.parametrize(
-    ("size", "told"),
-    [
-        (0.001, "below 0.05 ms: 1.7 × off emulation in the median, at worst 17 ×"),
-        (5.0, "above 0.7 ms: 6 % off emulation"),
-    ],
+    ("size", "told"), [(0.001, "below 0.05 ms: "), (0.1, "0.05 to 0.7 ms: "), (5.0, "above 0.7 ms: ")]
 )
 def test_the_error_is_told_for_estimates_of_that_size(size: float, told: str) -> None:
-    assert told in error_text(jsonable(error_of("arm64-a76", size)))
+    assert f"by cost tables; {told}" in error_text(jsonable(error_of("arm64-a76", size)))
+
+
+def test_an_error_of_more_than_half_is_told_as_a_factor() -> None:
+    told = error_text(jsonable(ErrorOfEstimates(0.0, 0.05, 0.74, 16.49)))
+    assert told == "by cost tables; below 0.05 ms: 1.7 × off emulation in the median, at worst 17 ×"
 
 
 def test_the_error_of_a_measured_table_is_told_beside_a_clock() -> None:
