@@ -48,6 +48,18 @@ def test_listed_packages_are_the_folders(project):
     assert set(listed) == {name for _, name in python_folders()}
 
 
+def test_data_beside_the_code_is_installed(project, tracked):
+    """A folder without code belongs to the package around it, and one of its patterns has to name what is in there."""
+    patterns = [Path(each) for each in project["tool"]["setuptools"]["package-data"]["*"]]
+    for path in tracked:
+        if path.relative_to(ROOT).parts[0] not in ("convertkit", "converters", "quantization", "targets"):
+            continue
+        package = next(folder for folder in path.parents if (folder / "__init__.py").is_file() or folder == ROOT)
+        inside = path.relative_to(package)
+        fits = (len(inside.parts) == len(each.parts) and inside.match(str(each)) for each in patterns)
+        assert path.is_symlink() or path.suffix == ".py" or any(fits), f"{inside} of {package} is not installed"
+
+
 def test_every_python_folder_is_a_package():
     assert not {str(folder) for folder, _ in python_folders() if not (folder / "__init__.py").is_file()}
 

@@ -18,13 +18,13 @@ from convertkit.targets.onnxruntime.profile import DEVICES, costs, costs_for, pr
 from convertkit.targets.onnxruntime.stage import DeliverOnnx
 
 
-@pytest.mark.parametrize("machine", DEVICES)
-def test_whatever_has_weights_has_a_price(machine: str) -> None:
-    """Without one a multiply-add counts a nanosecond, two to a hundred times what it takes."""
+@pytest.mark.parametrize(("machine", "most"), [("x86", 0.1), ("arm64-a76", 0.5)])
+def test_whatever_has_weights_has_a_price(machine: str, most: float) -> None:
+    """Without one a multiply-add counts a nanosecond: a hundred times what it takes on x86, twice on the core."""
     priced = costs(machine)
     assert priced.keys() == costs().keys()
     for kind in WEIGHTED:
-        assert 0 < priced[kind].float32 < 0.5, kind
+        assert 0 < priced[kind].float32 < most, kind
 
 
 def test_a_device_decides_and_names_what_it_chooses() -> None:
