@@ -52,7 +52,7 @@ IDLE = {
         ("--target tflite --w8 --device pone", "no device is called so, did you mean 'phone'"),
         (
             "--target onnxruntime --w8 --device phone",
-            "--device does nothing for onnxruntime; it is for --target android or tflite",
+            "--device does nothing for onnxruntime without --int8; it is for --target android or tflite",
         ),
         (
             "--target stablehlo --prune-channels 0.5 --device phone",

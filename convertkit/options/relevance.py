@@ -78,7 +78,7 @@ def check_flags(options: ExportOptions, targets: Sequence[Target]) -> None:
         if is_given(options) and not any(_used(each, flag, options) for each in targets):
             others = [name for name in plugins.target_names() if _used(plugins.target(name), flag, options)]
             raise UsageError(
-                f"{flag} does nothing for {_listed(each.name for each in targets)}; "
+                f"{flag} does nothing for {_listed(_as_given(each, flag) for each in targets)}; "
                 f"it is for --target {_listed(others)}{_AND_IMAGES.get(flag, '')}"
             )
     check_devices(options.device, [name for each in targets for name in _devices_of(each)])
@@ -130,6 +130,13 @@ def _decided_by_device(target: Target, options: ExportOptions) -> bool:
     if isinstance(target, PrecisionDeviceReader) and options.precision not in target.device_precisions:
         return False
     return bool(_devices_of(target))
+
+
+def _as_given(target: Target, flag: str) -> str:
+    """The target's name, with what the command lacks for the flag to do something there."""
+    if flag == "--device" and isinstance(target, PrecisionDeviceReader):
+        return f"{target.name} without {' or '.join(f'--{each}' for each in target.device_precisions)}"
+    return target.name
 
 
 def check_devices(names: Sequence[str], known: Sequence[str]) -> None:
