@@ -9,6 +9,7 @@ import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 import torch
+from ai_edge_litert.interpreter import Interpreter
 from torch import nn
 
 from convertkit.converters.pytorch.operators.averages import average_pool_2d, average_pool_3d, has_divisor
@@ -19,6 +20,10 @@ from convertkit.converters.pytorch.operators.missing_ops import substitutes
 from convertkit.converters.pytorch.operators.resized import has_factors
 from convertkit.converters.pytorch.routes.exporting import write_program
 from convertkit.errors import Unsupported
+from convertkit.onnx.canonical import canonicalize
+from convertkit.onnx.load import load_model
+from convertkit.targets.tflite.compile import compile_model
+from convertkit.targets.tflite.passes import Options
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -54,6 +59,27 @@ def test_bags_that_leave_out_an_id_or_say_where_the_last_ends_are_left_alone(opt
     layer = nn.EmbeddingBag(9, 4, **option).eval().requires_grad_(False)
     program = torch.export.export(layer, (torch.arange(6), torch.tensor([0, 2])), strict=False)
     assert substitutes(program) == {}
+
+
+@pytest.mark.parametrize("function", [torch.atan2, torch.hypot])
+def test_nan_infinities_and_signed_zeros_are_as_in_torch_in_litert_too(function: Any, tmp_path: Path) -> None:
+    """LiteRT's maximum and minimum drop NaN, so the greater of two is chosen by comparison."""
+
+    class Of(nn.Module):
+        def forward(self, y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+            found = function(y, x)
+            assert isinstance(found, torch.Tensor)
+            return found
+
+    nan, inf = float("nan"), float("inf")
+    y = torch.tensor([nan, 1.0, nan, inf, -inf, -0.0, 0.0, -2.0])
+    x = torch.tensor([1.0, nan, 0.0, 2.0, -inf, -3.0, -0.0, 0.5])
+    program = torch.export.export(Of(), (y, x), strict=False)
+    write_program(program, ["y", "x"], ["out"], str(tmp_path / "model.onnx"))
+    path = tmp_path / "model.tflite"
+    compile_model(canonicalize(load_model(tmp_path / "model.onnx")), Options()).write(path)
+    answer = Interpreter(str(path), num_threads=1).get_signature_runner()(y=y.numpy(), x=x.numpy())["out"]
+    torch.testing.assert_close(torch.from_numpy(answer), function(y, x), equal_nan=True)
 
 
 def test_complex_numbers_are_chosen_by_an_index() -> None:

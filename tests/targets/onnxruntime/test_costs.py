@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx_ir as ir
 import pytest
 from onnx import helper, numpy_helper
 
 from convertkit.onnx.canonical import canonicalize
+from convertkit.onnx.save import save_model
 from convertkit.profile import WEIGHTED
 from convertkit.quantization.graph.sizes import measure_sizes
 from convertkit.quantization.graph.units import find_units
 from convertkit.quantization.place.precision_assignment import choose_integer
 from convertkit.quantization.prepare.prepare import prepare
 from convertkit.recipe import ExportOptions
+from convertkit.targets.onnxruntime import stage
 from convertkit.targets.onnxruntime.profile import DEVICES, costs, costs_for, profile
 from convertkit.targets.onnxruntime.stage import DeliverOnnx
 
@@ -52,6 +56,18 @@ def test_the_step_says_for_which_device_it_is() -> None:
     assert DeliverOnnx(None, "int8", devices=("arm64-a76",)).options["devices"] == ("arm64-a76",)
     assert "devices" not in DeliverOnnx(None, "w8", devices=("arm64-a76",)).options
     assert DeliverOnnx(None, "int8").options == DeliverOnnx(None, "int8", devices=("arm64-a55",)).options
+
+
+def test_the_step_chooses_products_by_the_table_of_its_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[object] = []
+    monkeypatch.setattr(stage, "make_dynamic", lambda _, table: used.append(table))
+    infos = [helper.make_tensor_value_info(name, 1, (2, 3)) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", infos[:1], infos[1:])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    source = save_model(ir.from_proto(proto), tmp_path / "source.onnx", "test")
+    for devices in ((), ("arm64-a76",)):
+        DeliverOnnx(None, "int8", devices=devices).run(source, tmp_path)
+    assert used == [costs(), costs("arm64-a76")]
 
 
 @pytest.mark.parametrize("op", ["Conv", "ConvTranspose"])
