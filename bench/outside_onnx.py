@@ -39,6 +39,7 @@ BY_RUNTIME = (
     "float16-inside",
     "gru-linear-before",
     "hardmax-11",
+    "softmax-11-axis-1",
     "maxpool-same-lower",
 )
 CONVERTED = (7, 8, 10, 12, 14, 16, 19, 20, 21, 22, 23)
