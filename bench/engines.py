@@ -46,9 +46,9 @@ def wanted(parts: tuple[str, ...], targets: tuple[str, ...], zoo_folder: Path | 
     """Every row by what it is of."""
     if "accuracy" in parts:
         for name in [each.name for each in labelled()]:
-            for target in ACCURATE:
-                if target in targets:
-                    yield {"part": "accuracy", "model": name, "target": target, "form": "int8"}
+            for target in (each for each in ACCURATE if each in targets):
+                for form in ACCURATE[target]:
+                    yield {"part": "accuracy", "model": name, "target": target, "form": form}
     for part in parts:
         if part == "accuracy":
             continue
@@ -77,7 +77,7 @@ def _found(row: Row, place: Path, zoo_folder: Path | None) -> Row:
     if row["part"] == "accuracy":
         model = next(each for each in labelled() if each.name == row["model"])
         try:
-            return told(exported(model, row["target"], FORMS[row["target"]][row["form"]], place / "out"))
+            return told(exported(model, row["target"], ACCURATE[row["target"]][row["form"]], place / "out"))
         except ParityError as refusal:
             return {**refused(refusal), **_measured(model, row["target"], place / "out.failed")}
     return _model(row, place, zoo_folder)

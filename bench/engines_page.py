@@ -163,7 +163,7 @@ def _accuracies(rows: Sequence[Row]) -> str:
 
 
 def _compared(row: Row) -> Iterator[str]:
-    yield from (row["model"], row["target"])
+    yield from (row["model"], row["target"] + row["form"].removeprefix("int8"))
     told = f"not verified: {row['refused'].replace('|', '/')[:200]}" if "refused" in row else ""
     if not row.get("accuracy"):
         yield from ("", "", "", told)
