@@ -15,6 +15,8 @@ from convertkit.parity.values import Faint
 
 LOOSER = 100.0
 """How many times the tolerance of an output the part of a slice is that it may differ by."""
+_AT_ONE = float(np.finfo(np.float32).eps)
+"""What runtimes' functions between 0 and 1 keep: the last digit of 1.  ONNX Runtime's Sigmoid is 0 below -18."""
 _LEAST_ELEMENTS = 8
 """Of a slice with fewer elements all may lie about zero by chance."""
 
@@ -22,18 +24,20 @@ _LEAST_ELEMENTS = 8
 def faint_slices(reference: Array, got: Array, bound: float) -> tuple[Faint, ...]:
     """The slices that differ by more than ``bound`` of their own largest value, the worst first.
 
-    None of them where a result is not finite somewhere; a slice of zeros has no value to be held against.
+    None of them where a result is not finite somewhere; a slice of zeros has no value to be held against.  What is less
+    than the last digit of 1, or of an output's largest value below 1, is not told.
     """
     if not (np.isfinite(reference).all() and np.isfinite(got).all()):
         return ()
-    found = []
+    found = list[Faint]()
     size, apart = np.abs(reference.astype(np.float64)), np.abs(got.astype(np.float64) - reference)
+    least = _AT_ONE * min(1.0, size.max(initial=0.0))
     for axis in range(reference.ndim):
         if reference.shape[axis] < 2 or reference.size // reference.shape[axis] < _LEAST_ELEMENTS:
             continue
         others = tuple(each for each in range(reference.ndim) if each != axis)
         largest, error = size.max(others), apart.max(others)
-        for place in np.flatnonzero((error > bound * largest) & (largest > 0)):
+        for place in np.flatnonzero((error > np.maximum(bound * largest, least)) & (largest > 0)):
             found.append(Faint(axis, int(place), float(error[place] / largest[place])))
     return tuple(sorted(found, key=lambda each: -each.relative))
 

@@ -106,16 +106,22 @@ LIMITS: Mapping[str, Function] = {
     "remainder": lambda x: jnp.remainder(x, 0.5),
     "fmod": lambda x: jnp.fmod(x, 0.5),
     "sign": jnp.sign,
-    "copysign": lambda x: jnp.copysign(1.0, x),
     "finite": lambda x: jnp.nan_to_num(1.0 / x, nan=7.0, posinf=9.0, neginf=-9.0),
     "where_zero": lambda x: jnp.where(x == 0, 1.0, x),
-    "greatest_place": lambda x: x.argmax(-1),
-    "sorted": lambda x: jnp.sort(x, axis=-1),
     "heaviside": lambda x: jnp.heaviside(x, 0.5),
     "soft_arg_max": lambda x: (jax.nn.softmax(x * 50) * jnp.arange(16, dtype=x.dtype)).sum(-1),
     "turned": lambda x: jnp.mod(x + math.pi, 2 * math.pi) - math.pi,
 }
-GROUPS = {"logarithms": LOGARITHMS, "norms": NORMS, "neutral": NEUTRAL, "powers": POWERS, "limits": LIMITS}
+INTEGERS: Mapping[str, Function] = {
+    "copysign": lambda x: jnp.copysign(1.0, x),
+    "greatest_place": lambda x: x.argmax(-1),
+    "sorted": lambda x: jnp.sort(x, axis=-1),
+}
+"""What JAX computes with bits and integers inside."""
+GROUPS = {
+    "logarithms": LOGARITHMS, "norms": NORMS, "neutral": NEUTRAL, "powers": POWERS, "limits": LIMITS,
+    "integers": INTEGERS,
+}  # fmt: skip
 
 
 def logarithms(x: Array) -> dict[str, Array]:
@@ -136,3 +142,7 @@ def powers(x: Array) -> dict[str, Array]:
 
 def limits(x: Array) -> dict[str, Array]:
     return {name: function(x) for name, function in LIMITS.items()}
+
+
+def integers(x: Array) -> dict[str, Array]:
+    return {name: function(x) for name, function in INTEGERS.items()}

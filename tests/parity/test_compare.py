@@ -341,6 +341,17 @@ def test_a_fault_does_not_hide_behind_worse_slices_that_roundings_explain():
     assert not verdict([reference, *others], [wrong, *others], truth=truth).passed
 
 
+@pytest.mark.parametrize(("error", "passes"), [(6e-8, True), (3e-7, False)])
+def test_slices_that_hold_less_than_the_last_digit_of_one_are_not_judged_alone(error, passes):
+    """A class that nothing shows has scores of 1e-9, and ONNX Runtime's Sigmoid says 0."""
+    reference = [np.random.default_rng(4).uniform(0, 1, (2, 3, 40)).astype(np.float32)]
+    reference[0][:, 1] = 1e-9
+    off = [reference[0].copy()]
+    off[0][:, 1] += np.float32(error)
+    truth = truth_of(reference[0].astype(np.float64), np.zeros((2, 3, 40)))
+    assert verdict(reference, off, truth=lambda feed: truth).passed is passes
+
+
 def test_slices_of_few_elements_are_not_judged_alone():
     reference = [np.array([[1e-6, 5.0, -3.0], [2e-6, 1.0, 0.5]], np.float32), VARIED[0][:, :3]]
     off = [reference[0] + np.float32([[1e-6, 0, 0], [0, 0, 0]]), reference[1]]
