@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import onnx_ir as ir
 import pytest
@@ -9,7 +11,10 @@ from onnx import helper, numpy_helper
 
 torch = pytest.importorskip("torch")
 
+from convertkit.quantization.recovery import training  # noqa: E402
+from convertkit.quantization.recovery.network import Network  # noqa: E402
 from convertkit.quantization.recovery.shifts import moved, shifts, steady  # noqa: E402
+from tests.quantization.models import model_of  # noqa: E402
 
 
 def graph_of(nodes, shape, weights, dtype=1):
@@ -101,3 +106,17 @@ def test_samples_move_as_far_as_their_mean_stays_much_what_it_is():
     assert steady({"x": ((1, 2), (2, 1))}, {"x": 0.2 * ramp + noise}) == {"x": ((1, 2), (2, 1))}
     assert steady({"x": ((1, 2), (2, 1))}, {"x": 0.4 * ramp + noise}) == {"x": ((1, 1), (2, 1))}
     assert steady({"x": ((1, 2),)}, {"x": ramp + noise}) == {}
+
+
+def test_training_moves_samples_no_farther_than_that(monkeypatch):
+    """The graph alone would move these along both axes, of which every place has another mean."""
+    conv = helper.make_node("Conv", ["x", "w"], ["y"], "conv", pads=[1, 1, 1, 1])
+    proto = model_of([conv], {"w": W[:2, :1, :, :3]}, {"x": [1, 1, 30, 30]}, {"y": [1, 2, 30, 30]})
+    teacher, student = (Network(ir.from_proto(proto)) for _ in range(2))
+    assert shifts(teacher.graph)
+    alike = torch.from_numpy(np.random.default_rng(0).normal(size=(1, 1, 1, 30, 30)).astype(np.float32))
+    samples = {"x": alike.expand(8, 1, 1, 30, 30)}
+    found = []
+    monkeypatch.setattr(training, "moved", lambda value, axes, _: found.append(axes) or value)
+    training.train(teacher, student, SimpleNamespace(step=lambda rate: None), samples, samples, 2, 0)
+    assert not any(found)
