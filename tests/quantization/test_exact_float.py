@@ -65,7 +65,7 @@ def test_only_where_the_integers_are_the_same(change: dict[str, object]) -> None
 
 def priced(depthwise: OpCost) -> QuantProfile:
     prices = {"Conv": OpCost(9.0, 1.0), "Conv.depthwise": depthwise, "QuantizeLinear": OpCost(1.0, 1.0)}
-    return replace(INT8, kernel_costs=None, costs={**INT8.costs, **prices})
+    return replace(INT8, kernel_costs=None, machines=(), costs={**INT8.costs, **prices})
 
 
 def test_float_kernels_between_integers_pay_for_both_conversions() -> None:

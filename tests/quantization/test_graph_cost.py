@@ -44,7 +44,7 @@ def chain(length: int = 2) -> onnx.ModelProto:
 def costs(conv: OpCost) -> QuantProfile:
     """A call of 10 for everything else, a conversion of 1."""
     call, one = OpCost(0, 0, 10.0, 10.0), OpCost(0, 0, 1.0, 1.0)
-    return replace(INT8, kernel_costs=None, costs={"Conv": conv, "HardSwish": call, "QuantizeLinear": one})
+    return replace(INT8, kernel_costs=None, machines=(), costs={"Conv": conv, "HardSwish": call, "QuantizeLinear": one})
 
 
 def units_of(model: onnx.ModelProto, rules: QuantProfile) -> tuple[Unit, ...]:
@@ -95,7 +95,7 @@ def test_a_choice_counts_as_fast_as_it_is_written() -> None:
     costs = {kind: OpCost(0, 0, real, whole) for kind, (real, whole) in kinds.items()}
     for conversion, offered in ((0.3, False), (0.1, True)):
         costs["QuantizeLinear"] = OpCost(0, 0, conversion, conversion)
-        rules = replace(INT8, kernel_costs=None, costs=costs, least_gain=0.0)
+        rules = replace(INT8, kernel_costs=None, machines=(), costs=costs, least_gain=0.0)
         units = units_of(gates(), rules)
         real = named(units, "gate0", "conv1", "gate1", "conv2", "gate2")
         # As a cut, two conversions of the ends and six of the middle: 2.3 % more than everything in integers, as
@@ -116,7 +116,9 @@ def test_floats_that_float_reads_are_not_converted_back() -> None:
     weights = {"w": np.ones((4, 4, 1, 1), np.float32)}
     model = onnx.shape_inference.infer_shapes(model_of(nodes, weights, {"x": SIZES}, {"y": SIZES}))
     call, one = OpCost(0, 0, 10.0, 10.0), OpCost(0, 0, 1.0, 1.0)
-    rules = replace(INT8, kernel_costs=None, costs={"Conv": call, "Sigmoid": call, "Add": call, "QuantizeLinear": one})
+    rules = replace(
+        INT8, kernel_costs=None, machines=(), costs={"Conv": call, "Sigmoid": call, "Add": call, "QuantizeLinear": one}
+    )
     units = units_of(model, rules)
     assert written_cost(units, named(units, "conv"), frozenset(), rules) == 3 * 10 + 2
 

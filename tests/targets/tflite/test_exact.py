@@ -99,7 +99,7 @@ def as_if_large() -> QuantProfile:
     """
     rules = profile(OPTIONS)
     costs = {kind: replace(cost, near=0.0) for kind, cost in rules.costs.items()}
-    return replace(rules, costs=costs, kernel_costs=None, dynamic=frozenset())
+    return replace(rules, costs=costs, kernel_costs=None, machines=(), dynamic=frozenset())
 
 
 def quantized(*, tie_free: bool) -> Case:
