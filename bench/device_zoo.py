@@ -69,6 +69,12 @@ class Book:
 
     path: Path
 
+    @classmethod
+    def of(cls, out: Path) -> Book:
+        """That of a folder, which is made where it is not there."""
+        out.mkdir(parents=True, exist_ok=True)
+        return cls(out / "rows.jsonl")
+
     def rows(self) -> dict[tuple[str, str, str], Row]:
         """The last line of each key counts."""
         lines = self.path.read_text().splitlines() if self.path.exists() else []
@@ -78,6 +84,16 @@ class Book:
         with self.path.open("a") as book:
             book.write(json.dumps({"model": model, "file": file, "kind": kind, **found}) + "\n")
         print(model, file, kind, json.dumps(found)[:200], flush=True)
+
+
+def zoo_arguments(told: str | None, names: Sequence[str]) -> argparse.ArgumentParser:
+    """What scripts about the zoo are given: where it is, where findings go, which models, and whether to write."""
+    parser = argparse.ArgumentParser(description=told, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("zoo", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--models", default=",".join(names))
+    parser.add_argument("--write", action="store_true")
+    return parser
 
 
 def exported(model: Path, flags: Sequence[str], folder: Path, target: str = "tflite") -> Row:
@@ -358,17 +374,12 @@ def _summed(found: dict[str, tuple[float, str]], device: str, as_good: bool) -> 
 
 def main() -> None:
     """Make, measure and write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("zoo", type=Path)
-    parser.add_argument("out", type=Path)
+    parser = zoo_arguments(__doc__, NAMES)
     parser.add_argument("--peers", type=Path)
-    parser.add_argument("--models", default=",".join(NAMES))
     parser.add_argument("--seconds", type=float, default=12.0)
     parser.add_argument("--emulate", action="store_true")
-    parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
-    args.out.mkdir(parents=True, exist_ok=True)
-    book = Book(args.out / "rows.jsonl")
+    book = Book.of(args.out)
     if args.write:
         replace_between(PAGE, section(book, args.zoo), BEGIN, END)
         return

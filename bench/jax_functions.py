@@ -30,6 +30,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnxruntime as ort
 from jax import export
+from page_rows import latest
 
 from convertkit.converters.stablehlo.importer import to_onnx
 from convertkit.errors import ConvertKitError
@@ -137,7 +138,7 @@ def run(folder: Path, kinds: list[str], only: list[str], seconds: float) -> None
     """A row for each function and type that has none."""
     folder.mkdir(exist_ok=True, parents=True)
     rows, began = folder / "rows.jsonl", time.perf_counter()
-    done = {row["name"] for row in read(rows)}
+    done = {row["name"] for row in latest(rows)}
     for kind in kinds:
         for name, function in functions():
             title = f"{name}({kind})"
@@ -153,15 +154,9 @@ def run(folder: Path, kinds: list[str], only: list[str], seconds: float) -> None
                 file.write(json.dumps(row) + "\n")
 
 
-def read(rows: Path) -> list[dict[str, Any]]:
-    """The rows so far, the last of each name."""
-    found = [json.loads(line) for line in rows.read_text().splitlines()] if rows.exists() else []
-    return list({row["name"]: row for row in found}.values())
-
-
 def page(folder: Path) -> None:
     """Counts by type, and all that is not right."""
-    rows = sorted((row for row in read(folder / "rows.jsonl") if len(row) > 1), key=lambda row: str(row["name"]))
+    rows = sorted((row for row in latest(folder / "rows.jsonl") if len(row) > 1), key=lambda row: str(row["name"]))
     lines = [
         "# JAX, function by function",
         "",
@@ -174,7 +169,7 @@ def page(folder: Path) -> None:
         "| type | runtime | right | refused | wrong | fault | left |",
         "|---|---|---|---|---|---|---|",
     ]
-    every, names = len(list(functions())), [row["name"] for row in read(folder / "rows.jsonl")]
+    every, names = len(list(functions())), [row["name"] for row in latest(folder / "rows.jsonl")]
     for kind in KINDS:
         left = every - sum(name.endswith(f"({kind})") for name in names)
         for runtime in RUNTIMES:

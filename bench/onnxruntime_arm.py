@@ -8,14 +8,13 @@ has to have ONNX Runtime's wheel).  Findings are lines of OUT/rows.jsonl, and wh
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import numpy as np
 from arm.cores import cores
 from arm.emulator import counted
 from arm.schedule import Schedule
-from device_zoo import FLOAT, PROBED, Book, exported
+from device_zoo import FLOAT, PROBED, Book, exported, zoo_arguments
 from page_rows import replace_between
 from tflite_zoo import measured, peers_of
 
@@ -73,15 +72,10 @@ def section(book: Book) -> str:
 
 def main() -> None:
     """Make, measure and write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("zoo", type=Path)
-    parser.add_argument("out", type=Path)
+    parser = zoo_arguments(__doc__, NAMES)
     parser.add_argument("--peers", type=Path)
-    parser.add_argument("--models", default=",".join(NAMES))
-    parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
-    args.out.mkdir(parents=True, exist_ok=True)
-    book = Book(args.out / "rows.jsonl")
+    book = Book.of(args.out)
     if args.write:
         replace_between(PAGE, section(book), BEGIN, END)
         return

@@ -6,11 +6,10 @@ in OUT/rows.jsonl as ``device_zoo.py`` does; ``--write`` makes docs/measurements
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import numpy as np
-from device_zoo import FLOAT, PROBED, Book, exported
+from device_zoo import FLOAT, PROBED, Book, exported, zoo_arguments
 from page_rows import replace_between
 from tflite_zoo import NAMES, measured, peers_of
 
@@ -62,16 +61,11 @@ def section(book: Book) -> str:
 
 def main() -> None:
     """Make, measure and write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("zoo", type=Path)
-    parser.add_argument("out", type=Path)
+    parser = zoo_arguments(__doc__, NAMES)
     parser.add_argument("--peers", type=Path)
-    parser.add_argument("--models", default=",".join(NAMES))
     parser.add_argument("--seconds", type=float, default=8.0)
-    parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
-    args.out.mkdir(parents=True, exist_ok=True)
-    book = Book(args.out / "rows.jsonl")
+    book = Book.of(args.out)
     if args.write:
         replace_between(PAGE, section(book), BEGIN, END)
         return

@@ -32,6 +32,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from page_rows import latest
+
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "outside.md"
 NEAR, OWN = 1e-4, 16.0
 LIMIT_S = 420
@@ -123,14 +125,18 @@ def differs(got: Sequence[np.ndarray], single: Sequence[np.ndarray], double: Seq
     return ""
 
 
-def loudness(got: Sequence[np.ndarray], want: Sequence[np.ndarray]) -> float:
-    """The least signal-to-noise ratio of the outputs in dB, as reduced precision is judged."""
-    found = []
+def too_noisy(got: Sequence[np.ndarray], want: Sequence[np.ndarray], least_db: float) -> str:
+    """Why reduced precision is wrong, by the signal-to-noise ratio of each output; empty where it is not."""
+    if [each.shape for each in got] != [each.shape for each in want]:
+        return f"shapes {[list(each.shape) for each in got]}, the source's {[list(each.shape) for each in want]}"
     for have, true in zip(got, want, strict=True):
-        noise = float(((true.astype(np.float64) - have) ** 2).sum())
-        power = float((true.astype(np.float64) ** 2).sum())
-        found.append(200.0 if noise == 0.0 else 10 * np.log10(max(power, 1e-300) / noise))
-    return min(found)
+        if not np.isfinite(have[np.isfinite(true)]).all():
+            return "not finite where the source is"
+        noise = float(np.nansum((true.astype(np.float64) - have) ** 2))
+        power = float(np.nansum(true.astype(np.float64) ** 2))
+        if noise and (ratio := 10 * np.log10(max(power, 1e-300) / noise)) < least_db:
+            return f"{ratio:.1f} dB"
+    return ""
 
 
 def judged(folder: Path, data: Mapping[str, Mapping[str, Any]], least_db: float | None) -> tuple[str, str]:
@@ -142,11 +148,10 @@ def judged(folder: Path, data: Mapping[str, Mapping[str, Any]], least_db: float 
         except (RuntimeError, ValueError, TypeError, LookupError) as error:
             wrong.append(f"{name}: {type(error).__name__}: {str(error)[:120]}")
             continue
-        if least_db is not None:
-            ratio = loudness(got, row["outs"])
-            said = f"{ratio:.1f} dB" if name == "noise" and ratio < least_db else ""
-        else:
+        if least_db is None:
             said = differs(got, row["outs"], row["double"])
+        else:
+            said = too_noisy(got, row["outs"], least_db if name == "noise" else -np.inf)
         if said:
             wrong.append(f"{name}: {said}")
     return ("wrong", "; ".join(wrong)) if wrong else ("right", "")
@@ -172,7 +177,7 @@ def row_of(source: Path, kept: Path, targets: Sequence[str], flags: Sequence[str
     row: dict[str, Any] = {"name": kept.stem, "exit": code, "s": round(time.perf_counter() - began, 1)}
     for target in targets:
         folder = out / target if len(targets) > 1 else out
-        if "Traceback" in said or code not in (0, 1, 2, 3):
+        if any(word in said for word in ("Traceback", "internal error")) or code not in (0, 1, 2, 3):
             verdict, reason = "fault", said[-1500:]
         elif not (folder / "manifest.json").exists():
             verdict, reason = "refused", said[-1500:]
@@ -185,7 +190,7 @@ def row_of(source: Path, kept: Path, targets: Sequence[str], flags: Sequence[str
 def run(folder: Path, options: argparse.Namespace) -> None:
     """A row for each model that has none, until the time is over."""
     rows, began = folder / "rows.jsonl", time.perf_counter()
-    done = {row["name"] for row in read(rows)}
+    done = {row["name"] for row in latest(rows)}
     suffix = "".join(options.flags) + "".join(options.targets if options.targets != "tflite,onnxruntime" else "")
     for kept in sorted(folder.glob("*.pkl")):
         name = kept.stem + (f" {suffix}" if suffix else "")
@@ -198,12 +203,6 @@ def run(folder: Path, options: argparse.Namespace) -> None:
         with rows.open("a") as file:
             file.write(json.dumps(row) + "\n")
         print(json.dumps(row)[:700], flush=True)
-
-
-def read(rows: Path) -> list[dict[str, Any]]:
-    """The rows so far, the last of each name."""
-    found = [json.loads(line) for line in rows.read_text().splitlines()] if rows.exists() else []
-    return list({row["name"]: row for row in found}.values())
 
 
 def first_line(said: str, target: str) -> str:
@@ -228,8 +227,10 @@ def page(folders: Sequence[Path]) -> None:
     ]
     left = ["", "What is not right:", "", "| model | target | | why |", "|---|---|---|---|"]
     for folder in folders:
-        rows = sorted(read(folder / "rows.jsonl"), key=lambda row: str(row["name"]))
-        waiting = len({each.stem for each in folder.glob("*.pkl")} - {row["name"] for row in rows})
+        made = {each.stem for each in folder.glob("*.pkl")}
+        rows = sorted(latest(folder / "rows.jsonl"), key=lambda row: str(row["name"]))
+        rows = [row for row in rows if row["name"] in made]  # those with flags are other files
+        waiting = len(made) - len(rows)
         for target in ("tflite", "onnxruntime"):
             counts = Counter(row[target]["verdict"] for row in rows if target in row)
             told = " | ".join(str(counts[each]) for each in ("right", "refused", "wrong", "fault"))

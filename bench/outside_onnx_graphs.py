@@ -10,12 +10,16 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 Named = tuple[str, onnx.ModelProto]
+IMAGE = (2, 3, 5, 6)
 
 
 def by_hand() -> Iterator[Named]:
     """All of them."""
-    yield from old()
-    yield from odd()
+    for theme in (
+        resampling, norms, activations, windows_and_axes, names_of_values, read_and_unread, types, functions,
+        containers, branches, recurrent, constants, neighbourhoods, elements,
+    ):  # fmt: skip
+        yield from theme()
 
 
 def _graph(
@@ -43,14 +47,9 @@ def _graph(
     return model
 
 
-def old() -> Iterator[Named]:
-    """Operators of older opsets."""
-    rng, n = np.random.default_rng(0), helper.make_node
-    shape = {"x": (2, 3, 5, 6)}
-    f = np.float32
-    norm = {k: rng.uniform(0.2, 2, 3).astype(f) for k in ("s", "o", "m", "v")}
-    each = {k: rng.uniform(0.2, 2, (3, 5, 6)).astype(f) for k in ("s", "o", "m", "v")}
-    names = ["x", "s", "o", "m", "v"]
+def resampling() -> Iterator[Named]:
+    """Upsample and Resize before opset 11."""
+    n, f, shape = helper.make_node, np.float32, {"x": IMAGE}
     yield "upsample-7-nearest", _graph([n("Upsample", ["x"], ["y"], scales=[1.0, 1.0, 2.0, 3.0])], shape, ["y"], {}, 7)
     linear = n("Upsample", ["x"], ["y"], mode="linear", scales=[1.0, 1.0, 2.0, 1.5])
     yield "upsample-7-linear", _graph([linear], shape, ["y"], {}, 7)
@@ -59,6 +58,14 @@ def old() -> Iterator[Named]:
     yield "resize-10", _graph([n("Resize", ["x", "z"], ["y"], mode="linear")], shape, ["y"], sizes, 10)
     down = {"z": np.array([1, 1, 0.6, 0.5], f)}
     yield "resize-10-down", _graph([n("Resize", ["x", "z"], ["y"], mode="nearest")], shape, ["y"], down, 10)
+
+
+def norms() -> Iterator[Named]:
+    """Batch norms and dropouts of older opsets."""
+    rng, n, f, shape = np.random.default_rng(0), helper.make_node, np.float32, {"x": IMAGE}
+    norm = {k: rng.uniform(0.2, 2, 3).astype(f) for k in ("s", "o", "m", "v")}
+    each = {k: rng.uniform(0.2, 2, IMAGE[1:]).astype(f) for k in ("s", "o", "m", "v")}
+    names = ["x", "s", "o", "m", "v"]
     yield "batchnorm-7", _graph([n("BatchNormalization", names, ["y"], epsilon=1e-3)], shape, ["y"], norm, 7)
     yield "batchnorm-7-spatial-0", _graph([n("BatchNormalization", names, ["y"], spatial=0)], shape, ["y"], each, 7)
     old = n("BatchNormalization", names, ["y"], is_test=1, consumed_inputs=[0, 0, 0, 1, 1])
@@ -71,6 +78,11 @@ def old() -> Iterator[Named]:
         _graph([n("Dropout", ["x", "r", "t"], ["d", "k"]), n("Neg", ["d"], ["y"])], shape, ["y"], off, 12),
     )
     yield "dropout-7", _graph([n("Dropout", ["x"], ["d"], ratio=0.3), n("Neg", ["d"], ["y"])], shape, ["y"], {}, 7)
+
+
+def activations() -> Iterator[Named]:
+    """Products, softmax and limits of older opsets."""
+    rng, n, f, shape = np.random.default_rng(1), helper.make_node, np.float32, {"x": IMAGE}
     yield (
         "gemm-7",
         _graph(
@@ -85,6 +97,12 @@ def old() -> Iterator[Named]:
     yield "hardmax-11", _graph([n("Hardmax", ["x"], ["y"], axis=2)], shape, ["y"], {}, 11)
     yield "clip-6-one-side", _graph([n("Clip", ["x"], ["y"], max=0.4)], shape, ["y"], {}, 9)
     yield "clip-11-empty-min", _graph([n("Clip", ["x", "", "m"], ["y"])], shape, ["y"], {"m": np.array(0.4, f)}, 11)
+
+
+def windows_and_axes() -> Iterator[Named]:
+    """Pads, slices, broadcasts, pooling and top-k of older opsets."""
+    rng, n, f, shape = np.random.default_rng(2), helper.make_node, np.float32, {"x": IMAGE}
+    offsets = rng.uniform(0.2, 2, 3).astype(f)
     yield (
         "pad-2-edge",
         _graph([n("Pad", ["x"], ["y"], mode="edge", pads=[0, 0, 1, 2, 0, 0, 0, 1])], shape, ["y"], {}, 9),
@@ -92,7 +110,7 @@ def old() -> Iterator[Named]:
     yield "slice-1", _graph([n("Slice", ["x"], ["y"], axes=[2, 3], starts=[1, -4], ends=[99, -1])], shape, ["y"], {}, 9)
     yield (
         "broadcast-6",
-        _graph([n("Add", ["x", "o"], ["y"], axis=1, broadcast=1)], shape, ["y"], {"o": norm["o"]}, 6, ir=3),
+        _graph([n("Add", ["x", "o"], ["y"], axis=1, broadcast=1)], shape, ["y"], {"o": offsets}, 6, ir=3),
     )
     yield "reshape-1", _graph([n("Reshape", ["x"], ["y"], shape=[0, -1, 6])], shape, ["y"], {}, 4, ir=3)
     yield (
@@ -118,13 +136,9 @@ def old() -> Iterator[Named]:
     )
 
 
-def odd() -> Iterator[Named]:  # noqa: PLR0915
-    """Names, types, functions, sequences, branches and inputs that few exporters write."""
-    rng, n, f = np.random.default_rng(1), helper.make_node, np.float32
-    shape = {"x": (2, 3, 5, 6)}
-    w, b = rng.standard_normal((4, 3, 3, 3)).astype(f), rng.standard_normal(4).astype(f)
-    conv = n("Conv", ["x", "w", "b"], ["c"], name="conv", pads=[1, 1, 1, 1])
-    scale = rng.uniform(0.2, 2, (3, 1, 1)).astype(f)
+def names_of_values() -> Iterator[Named]:
+    """Names that are words of a language, differ in case or have other letters, and outputs that are read."""
+    n = helper.make_node
     yield (
         "names-slashes-spaces",
         _graph(
@@ -158,6 +172,13 @@ def odd() -> Iterator[Named]:  # noqa: PLR0915
             13,
         ),
     )
+
+
+def read_and_unread() -> Iterator[Named]:
+    """Inputs, outputs and weights that nothing reads, and weights among the inputs."""
+    rng, n, f, shape = np.random.default_rng(3), helper.make_node, np.float32, {"x": IMAGE}
+    w, b = rng.standard_normal((4, 3, 3, 3)).astype(f), rng.standard_normal(4).astype(f)
+    conv = n("Conv", ["x", "w", "b"], ["c"], name="conv", pads=[1, 1, 1, 1])
     yield "unused-outputs", _graph([n("Split", ["x"], ["a", "", "y"], axis=1)], {"x": (2, 6, 2)}, ["y"], {}, 11)
     unused = _graph([conv], shape, ["c"], {"w": w, "b": b, "left over": rng.standard_normal(50).astype(f)}, 13)
     yield "unused-initializer", unused
@@ -165,6 +186,12 @@ def odd() -> Iterator[Named]:  # noqa: PLR0915
     yield "initializers-as-inputs", both
     unread = _graph([n("Relu", ["x"], ["y"])], {"x": (2, 3), "unread": (4,)}, ["y"], {}, 13)
     yield "unused-input", unread
+
+
+def types() -> Iterator[Named]:
+    """Other floats inside of float32."""
+    rng, n, f, shape = np.random.default_rng(4), helper.make_node, np.float32, {"x": IMAGE}
+    w, b = rng.standard_normal((4, 3, 3, 3)).astype(f), rng.standard_normal(4).astype(f)
     f16 = [
         n("Cast", ["x"], ["h"], to=TensorProto.FLOAT16),
         n("Conv", ["h", "w", "b"], ["c"]),
@@ -187,6 +214,11 @@ def odd() -> Iterator[Named]:  # noqa: PLR0915
             13,
         ),
     )
+
+
+def functions() -> Iterator[Named]:
+    """Functions of the model's own."""
+    n, shape = helper.make_node, {"x": IMAGE}
     body = helper.make_function(
         "custom",
         "Twice",
@@ -218,6 +250,11 @@ def odd() -> Iterator[Named]:  # noqa: PLR0915
             functions=[leaky],
         ),
     )
+
+
+def containers() -> Iterator[Named]:
+    """Sequences and optional values."""
+    n, shape = helper.make_node, {"x": IMAGE}
     seq = [
         n("SequenceConstruct", ["x", "d"], ["q"]),
         n("ConcatFromSequence", ["q"], ["y"], axis=1),
@@ -228,6 +265,11 @@ def odd() -> Iterator[Named]:  # noqa: PLR0915
     yield "split-to-sequence", _graph(split, shape, ["y"], {"i": np.array(1, np.int64)}, 13)
     opt = [n("Optional", ["x"], ["o"]), n("OptionalGetElement", ["o"], ["g"]), n("Neg", ["g"], ["y"])]
     yield "optional", _graph(opt, shape, ["y"], {}, 15)
+
+
+def branches() -> Iterator[Named]:
+    """If and Scan."""
+    n, f = helper.make_node, np.float32
     yes = helper.make_graph([n("Exp", ["x"], ["p"])], "then", [], [helper.make_tensor_value_info("p", 1, (2, 3))])
     no = helper.make_graph([n("Neg", ["x"], ["q"])], "else", [], [helper.make_tensor_value_info("q", 1, (2, 3))])
     branch = [
@@ -236,6 +278,12 @@ def odd() -> Iterator[Named]:  # noqa: PLR0915
         n("If", ["k"], ["y"], then_branch=yes, else_branch=no),
     ]
     yield "if-outer-value", _graph(branch, {"x": (2, 3)}, ["y"], {"zero": np.array(0, f)}, 13)
+    yield "scan-sum", _scan()
+
+
+def recurrent() -> Iterator[Named]:
+    """Recurrent layers with what few exporters give them."""
+    rng, n, f = np.random.default_rng(5), helper.make_node, np.float32
     lstm = {
         "w": rng.standard_normal((1, 16, 3)).astype(f),
         "r": rng.standard_normal((1, 16, 4)).astype(f) * f(0.3),
@@ -255,6 +303,11 @@ def odd() -> Iterator[Named]:  # noqa: PLR0915
             14,
         ),
     )
+
+
+def constants() -> Iterator[Named]:
+    """Forms of constants."""
+    n, f = helper.make_node, np.float32
     yield (
         "constant-scalar-forms",
         _graph(
@@ -284,6 +337,11 @@ def odd() -> Iterator[Named]:  # noqa: PLR0915
             9,
         ),
     )
+
+
+def neighbourhoods() -> Iterator[Named]:
+    """Operators over neighbours and channels."""
+    n, shape = helper.make_node, {"x": IMAGE}
     yield "lrn", _graph([n("LRN", ["x"], ["y"], size=3, alpha=0.3, beta=0.6, bias=1.5)], shape, ["y"], {}, 9)
     yield "mvn-9", _graph([n("MeanVarianceNormalization", ["x"], ["y"], axes=[0, 2, 3])], shape, ["y"], {}, 9)
     yield "lppool", _graph([n("LpPool", ["x"], ["y"], kernel_shape=[2, 2], p=2)], shape, ["y"], {}, 11)
@@ -291,7 +349,12 @@ def odd() -> Iterator[Named]:  # noqa: PLR0915
         "depthtospace-crd",
         _graph([n("DepthToSpace", ["x"], ["y"], blocksize=2, mode="CRD")], {"x": (1, 8, 2, 3)}, ["y"], {}, 11),
     )
-    yield "scan-sum", _scan()
+
+
+def elements() -> Iterator[Named]:
+    """Operators over single elements and places."""
+    rng, n, f, shape = np.random.default_rng(6), helper.make_node, np.float32, {"x": IMAGE}
+    scale = rng.uniform(0.2, 2, (3, 1, 1)).astype(f)
     yield "prelu-7-channel", _graph([n("PRelu", ["x", "s"], ["y"])], shape, ["y"], {"s": scale}, 7)
     yield "pow-mixed", _graph([n("Pow", ["x", "i"], ["y"])], shape, ["y"], {"i": np.array(3, np.int64)}, 13)
     yield "squeeze-1", _graph([n("Squeeze", ["x"], ["y"])], {"x": (1, 3, 1, 4)}, ["y"], {}, 9)

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+
+def latest(rows: Path) -> list[dict[str, Any]]:
+    """A file's lines of JSON, of each name the last; none where there is no file."""
+    found = [json.loads(line) for line in rows.read_text().splitlines()] if rows.exists() else []
+    return list({row["name"]: row for row in found}.values())
 
 
 def section(page: Path, heading: str) -> str:

@@ -7,11 +7,10 @@ OUT/rows.jsonl, and what is in there is not done again; ``--write`` puts the tab
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from device_zoo import PAGE, PROBED, Book, exported
+from device_zoo import PAGE, PROBED, Book, exported, zoo_arguments
 from page_rows import replace_between
 from tflite_zoo import NAMES, measured
 
@@ -50,14 +49,9 @@ def lines(book: Book) -> Iterator[str]:
 
 def main() -> None:
     """Measure, or write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("zoo", type=Path)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--models", default=",".join(NAMES))
-    parser.add_argument("--write", action="store_true")
+    parser = zoo_arguments(__doc__, NAMES)
     args = parser.parse_args()
-    args.out.mkdir(parents=True, exist_ok=True)
-    book = Book(args.out / "rows.jsonl")
+    book = Book.of(args.out)
     if args.write:
         replace_between(PAGE, "\n".join((BEGIN, HEAD, *lines(book), END)), BEGIN, END)
         return

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from page_rows import latest
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "measurements" / "torch-samples.md"
@@ -175,7 +176,7 @@ def run(folder: Path, only: list[str]) -> None:
     torch.set_num_threads(1)
     exporters.let_masks_be()
     rows = folder / "rows.jsonl"
-    done = {row["name"] for row in read(rows)}
+    done = {row["name"] for row in latest(rows)}
     work = folder / "work"
     work.mkdir(exist_ok=True)
     for kept in sorted(folder.glob("*.pkl")):
@@ -192,17 +193,11 @@ def run(folder: Path, only: list[str]) -> None:
             file.write(json.dumps(row) + "\n")
 
 
-def read(rows: Path) -> list[dict[str, Any]]:
-    """The rows so far, the last of each name."""
-    found = [json.loads(line) for line in rows.read_text().splitlines()] if rows.exists() else []
-    return list({row["name"]: row for row in found}.values())
-
-
 def page(folder: Path) -> None:
     """How many samples are right, and all that are not."""
     import torch
 
-    rows = sorted(read(folder / "rows.jsonl"), key=lambda row: str(row["name"]))
+    rows = sorted(latest(folder / "rows.jsonl"), key=lambda row: str(row["name"]))
     rows = [row for row in rows if not _RANDOM.search(row["name"])]
     made = {each.stem for each in folder.glob("*.pkl") if not _RANDOM.search(each.stem)}
     left = len(made - {row["name"] for row in rows})
