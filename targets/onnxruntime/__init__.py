@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from convertkit.recipe import ExportOptions
 from convertkit.target_options import TargetOption, values
+from convertkit.targets.onnxruntime.devices import DEVICES
 
 if TYPE_CHECKING:
     from convertkit.artifact import Artifact
@@ -27,7 +28,7 @@ class OnnxRuntimeTarget:
     extra = "core"
     precisions = ("float32", "fp16", "int8", "w8", "w4")
     runs_here = True
-    devices = ("x86", "arm64-a76")
+    devices = DEVICES
     device_precisions = ("int8",)
     reads = frozenset({"--opset", "--device"})
     options = (

@@ -16,10 +16,9 @@ from pathlib import Path
 from convertkit.profile import WEIGHTED, OpCost, OpRule, QuantProfile, cost_table, weighted
 from convertkit.recipe import ExportOptions
 from convertkit.targets.forms.devices import machines_of, named
+from convertkit.targets.onnxruntime.devices import DEVICES, known
 
 _COSTS = Path(__file__).with_name("costs")
-DEVICES = ("x86", "arm64-a76")
-"""Those with tables: x86 was measured, the other is emulated (docs/measurements/device-costs.md)."""
 _LEAST_GAIN = 0.3
 """Weights are stored as integers at no cost anyway, and what the table promises is not always seen: of MobileNetV2's
 36 % all, of EfficientNet's 27 % nothing, because conversions between layouts cost more in large graphs."""
@@ -111,11 +110,6 @@ def _with_dynamic_products(table: Mapping[str, OpCost]) -> Mapping[str, OpCost]:
         float32_element=product.integer_element + rounding.float32 / 2,
     )
     return {**table, "MatMul": on_the_fly}
-
-
-def known(devices: Sequence[str]) -> tuple[str, ...]:
-    """Those that have tables here: where several targets are exported at once, a device may be another's."""
-    return tuple(name for name in devices if name in DEVICES)
 
 
 def costs_for(devices: Sequence[str]) -> Mapping[str, OpCost]:

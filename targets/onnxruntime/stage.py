@@ -17,11 +17,12 @@ from convertkit.onnx.unsigned import has_cut_sums, make_unsigned, widen_weights
 from convertkit.stage import FLOAT32, Stage, Tolerance
 from convertkit.targets.onnxruntime import IR_VERSIONS
 from convertkit.targets.onnxruntime.borders import keep_zero_borders
+from convertkit.targets.onnxruntime.devices import known
 from convertkit.targets.onnxruntime.dynamic import make_dynamic
 from convertkit.targets.onnxruntime.exponentials import keep_small_exponentials
 from convertkit.targets.onnxruntime.foldable import make_foldable
 from convertkit.targets.onnxruntime.logarithms import widen_logarithms
-from convertkit.targets.onnxruntime.profile import costs_for, known
+from convertkit.targets.onnxruntime.profile import costs_for
 from convertkit.targets.onnxruntime.sideways import lay_on_side
 
 _TRACES = "pkg.torch."

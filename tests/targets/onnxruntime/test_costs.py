@@ -18,7 +18,8 @@ from convertkit.quantization.place.precision_assignment import choose_integer
 from convertkit.quantization.prepare.prepare import prepare
 from convertkit.recipe import ExportOptions
 from convertkit.targets.onnxruntime import stage
-from convertkit.targets.onnxruntime.profile import DEVICES, costs, costs_for, profile
+from convertkit.targets.onnxruntime.devices import DEVICES
+from convertkit.targets.onnxruntime.profile import costs, costs_for, profile
 from convertkit.targets.onnxruntime.stage import DeliverOnnx
 
 
