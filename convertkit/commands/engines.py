@@ -9,6 +9,7 @@ import click
 
 from convertkit.commands.ending import Session
 from convertkit.commands.looks import examples, story
+from convertkit.errors import MissingTool
 
 if TYPE_CHECKING:
     from convertkit.engines.told import Told
@@ -72,7 +73,7 @@ def _install(name: str, yes: bool) -> Told:
     from convertkit.engines.environments import installed
 
     engine = plugins.engine(name)
-    if installed(engine) is None:
+    if installed(engine) is None and not engine.hindrance:  # else nothing is fetched, and the reason is told
         click.echo(told.of(engine).before_installing, err=True)
         _ask(yes)
     installing.install(engine)
@@ -87,6 +88,8 @@ def _install_arm64(session: Session, yes: bool) -> None:
     found = arm64.told()
     if found.state == "installed":
         return
+    if found.hindrance:
+        raise MissingTool(found.hindrance)
     click.echo(found.before_installing, err=True)
     _ask(yes)
     with story(session) as console:

@@ -239,6 +239,14 @@ def test_where_it_cannot_be_it_is_refused(offline, tmp_path, changed, says):
     assert not offline.exists()
 
 
+def test_what_cannot_be_installed_is_not_asked_about(offline, tmp_path, known):
+    known(engine(tmp_path, systems=("plan9-mips",)))
+    said = here("engines", "install", "tiny")
+    check_refusal(said, 1, "engine tiny: it is for plan9-mips")
+    assert "MB to download" not in said.err
+    assert not offline.exists()
+
+
 def test_what_is_not_pinned_is_refused(tmp_path):
     made = engine(tmp_path)
     made.requirements.write_text("tiny-engine>=1.0\n")
