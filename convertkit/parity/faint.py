@@ -29,7 +29,7 @@ def faint_slices(reference: Array, got: Array, bound: float) -> tuple[Faint, ...
     """
     if not (np.isfinite(reference).all() and np.isfinite(got).all()):
         return ()
-    found = list[Faint]()
+    found = []
     size, apart = np.abs(reference.astype(np.float64)), np.abs(got.astype(np.float64) - reference)
     least = _AT_ONE * min(1.0, size.max(initial=0.0))
     for axis in range(reference.ndim):

@@ -42,7 +42,8 @@ _FINEST = 0.02
 """``--prune auto`` finds the share to this much."""
 _SHARES = (0.3, 0.97)
 """The least share that is worth its while, and the most that is tried."""
-_WIDER = ("the model before it became float16, and --fp16 beside --prune",)
+_WIDER = ("the float32 model, and --fp16 or --bf16 beside --prune",)
+"""Instead of a model whose weights have 16 bits."""
 
 Judged = tuple[ir.Model, Sequence[Found], Quality]
 

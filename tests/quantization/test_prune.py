@@ -268,7 +268,7 @@ def test_a_float16_model_is_told_where_to_prune(tmp_path: Path) -> None:
         value.type.tensor_type.elem_type = TensorProto.FLOAT16
     with pytest.raises(Unsupported, match="finds no float32 weight") as refused:
         stage("0.5", None).run(artifact_of(proto, tmp_path), tmp_path)
-    assert "--fp16 beside --prune" in refused.value.ways_out[0]
+    assert "the float32 model, and --fp16" in refused.value.ways_out[0]
 
 
 def test_channels_that_do_not_divide_are_refused(tmp_path: Path) -> None:
