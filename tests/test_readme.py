@@ -59,6 +59,20 @@ def test_the_lines_of_python_run(place, digits):
     assert isinstance(given["result"], convertkit.Result)
 
 
+def test_the_demo_ends_as_told(tmp_path, digits):
+    """Sizes, estimates, accuracy and interface, which are the same on every machine."""
+    told = re.search(r"ends like this.*\n\n((?:    .*\n)+)", README)[1].splitlines()
+    flags = ["--target", "tflite", "--int8", "--calib", digits.calib, "--eval", digits.test, "--max-drop", "0.5"]
+    said = here("export", digits.model, *flags, "--output", tmp_path / "demo")
+    assert said.code == 0, said.err
+    fixed = ("tflite  int8", "size ", "estimated ", "top1 ", "input ", "output ")
+    expected, found = (
+        [line.strip() for line in lines if line.strip().startswith(fixed)] for lines in (told, said.out.splitlines())
+    )
+    assert found == expected
+    assert len(expected) == 7
+
+
 def test_make_demo_takes_folders_of_images_too():
     recipe = (ROOT / "Makefile").read_text().partition("$(VENV)/.ready-demo:")[2].partition("\n\n")[0]
     assert re.search(r"--editable '\.\[[\w,]*images[\w,]*\]'", recipe)
