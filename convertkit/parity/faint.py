@@ -16,7 +16,7 @@ from convertkit.parity.values import Faint
 LOOSER = 100.0
 """How many times the tolerance of an output the part of a slice is that it may differ by."""
 _AT_ONE = float(np.finfo(np.float32).eps)
-"""What runtimes' functions between 0 and 1 keep: the last digit of 1.  ONNX Runtime's Sigmoid is 0 below -18."""
+"""The last digit of 1: runtimes compute functions between 0 and 1 no finer.  ONNX Runtime's Sigmoid is 0 below -18."""
 _LEAST_ELEMENTS = 8
 """Of a slice with fewer elements all may lie about zero by chance."""
 
@@ -24,8 +24,8 @@ _LEAST_ELEMENTS = 8
 def faint_slices(reference: Array, got: Array, bound: float) -> tuple[Faint, ...]:
     """The slices that differ by more than ``bound`` of their own largest value, the worst first.
 
-    None of them where a result is not finite somewhere; a slice of zeros has no value to be held against.  What is less
-    than the last digit of 1, or of an output's largest value below 1, is not told.
+    None of them where a result is not finite somewhere; a slice of zeros has no value to be held against.  An error
+    below the last digit of 1, or of an output's largest value where that is below 1, does not count.
     """
     if not (np.isfinite(reference).all() and np.isfinite(got).all()):
         return ()
