@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from convertkit.data.feeds import Feeds
     from convertkit.parity.truth import AskTruth, Truth
 
-SOURCE_OPTIONS = frozenset(
-    {"source", "model", "inputs", "signature", "trust", "seed", "timeout_s", "preprocess", "postprocess"}
-)
+SOURCE_OPTIONS = frozenset({
+    "source", "model", "inputs", "signature", "trust", "seed", "timeout_s", "preprocess", "postprocess",
+    "allow_unverified",
+})  # fmt: skip
 """What a converter reads, and what is put around its source."""
 DATA_OPTIONS = frozenset({"images", "wav", "normalization", "calib_samples", "precision"})
 """What makes samples of files."""

@@ -101,6 +101,13 @@ def test_allowed_it_is_delivered_and_not_called_verified(tmp_path):
     assert "model.onnx" in everything_below(tmp_path / "out")
 
 
+def test_allowed_once_it_is_refused_again_from_the_cache(tmp_path):
+    source, cache = with_noise(tmp_path, LIKE), tmp_path / "cache"
+    assert here("export", source, "--allow-unverified", "--cache", cache, "-o", tmp_path / "first").code == 0
+    (tmp_path / "place").mkdir()
+    refused(tmp_path / "place", 1, ["draws random numbers"], source, "--cache", cache)
+
+
 def test_allowed_it_is_refused_where_its_draws_differ(tmp_path):
     """Of a Dropout that leaves out its ratio the canonical form has another place, by which ONNX Runtime seeds it."""
     source = with_noise(tmp_path, [helper.make_node("Dropout", ["x", "", "training"], ["drawn"], name="noise")])
