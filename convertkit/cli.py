@@ -10,8 +10,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
@@ -23,6 +22,7 @@ from convertkit.defects import told
 from convertkit.errors import ConvertKitError
 from convertkit.leaving import leave
 from convertkit.on_demand import on_demand
+from convertkit.stopping import Terminated, listen
 from convertkit.telemetry import without_telemetry
 
 if TYPE_CHECKING:
@@ -41,8 +41,6 @@ _OTHER_NAMES = {
 }
 """Commands of other tools, and ours."""
 _INTERRUPTED = "Interrupted"
-_CLOSED = getattr(signal, "SIGHUP", signal.SIGTERM)
-"""The terminal was closed; Windows has no such signal."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -53,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     session = Session(_named(words), as_json="--json" in words, log=_log(words))
     if arguments is None:
-        _listen()
+        listen()
     with on_demand(), without_telemetry():
         ending = _ended(words, session)
     print_results(session, ending)
@@ -86,7 +84,7 @@ def _ended(words: list[str], session: Session) -> Ending | None:
     except click.exceptions.Abort as stop:
         if isinstance(stop.__cause__, EOFError):  # click takes the early end of any file for Ctrl-D
             return _internal(stop.__cause__, words, session)
-        number = stop.__cause__.number if isinstance(stop.__cause__, _Terminated) else signal.SIGINT
+        number = stop.__cause__.number if isinstance(stop.__cause__, Terminated) else signal.SIGINT
         done = ", ".join(str(each.result.path) for each in session.outcomes if each.result is not None)
         said = f"stopped; delivered before: {done}" if done else "stopped; nothing was written"
         _say(said, session)
@@ -102,35 +100,6 @@ def _ended(words: list[str], session: Session) -> Ending | None:
     except Exception as error:  # noqa: BLE001 - the border of the tool: everything is told
         return _internal(error, words, session)
     return None
-
-
-class _Terminated(KeyboardInterrupt):
-    """SIGTERM or SIGHUP: ends a run as Ctrl-C does, which clears what lies beside the output folder."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.number = number
-
-
-def _listen() -> None:
-    """Let SIGTERM and a closed terminal end a run as Ctrl-C does.
-
-    A shell's background does not hear Ctrl-C, nor ``nohup`` a closed terminal, and we neither.
-    """
-    signal.signal(signal.SIGTERM, _stop)
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _stop)
-    if signal.getsignal(_CLOSED) is signal.SIG_DFL:
-        signal.signal(_CLOSED, _stop)
-
-
-def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    """End the run; a second signal does not disturb what clears up behind the first."""
-    for each in (signal.SIGINT, signal.SIGTERM, _CLOSED):
-        signal.signal(each, signal.SIG_IGN)
-    if number == signal.SIGINT:
-        raise KeyboardInterrupt
-    raise _Terminated(number)
 
 
 def _told(ending: Ending, session: Session) -> Ending:

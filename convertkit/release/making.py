@@ -95,8 +95,8 @@ def make(cells: Sequence[Cell], graph: Graph, samples: int, on_cell: OnCell) -> 
     maker = _Maker(cells, graph, samples, on_cell)
     kept = {cell.name: maker.kept(cell) for cell in cells}  # one after the other: threads only wait for each other here
     with ThreadPoolExecutor(1 if graph.jobs == 1 else 2 * graph.jobs, "cell") as threads:
-        futures = {cell.name: threads.submit(maker.cell, cell) for cell in cells if kept[cell.name] is None}
         try:
+            futures = {cell.name: threads.submit(maker.cell, cell) for cell in cells if kept[cell.name] is None}
             return [kept[cell.name] or futures[cell.name].result() for cell in cells]
         except BaseException as error:  # nothing more is begun
             threads.shutdown(wait=False, cancel_futures=True)

@@ -199,10 +199,8 @@ class Session:
         for link in links:
             self._submit(link)
         self._place.scheduler.course.part_begun(self._place.part(target.name))
-        try:
+        with self._place.scheduler.taken_back(*(link.verify for link in links[len(self._hub) :])):
             steps, artifact, failed = self._gathered(target, links)
-        finally:
-            self._place.scheduler.cancel(*(link.verify for link in links[len(self._hub) :]))
         evaluation, found = None, Findings()
         if failed is None:
             evaluation = self._evaluated(links[-1])

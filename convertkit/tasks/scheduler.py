@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -153,6 +153,18 @@ class Scheduler:
             self._changed.notify_all()
             affected = [each for node in nodes for each in below(node)]
             self._wait(lambda: not self._waits_for(affected))
+
+    @contextmanager
+    def taken_back(self, *tasks: Task[Any]) -> Iterator[None]:
+        """:meth:`cancel` these at the end of the block; Ctrl-C anywhere in it ends the run (:meth:`interrupt`)."""
+        try:
+            yield
+        except BaseException as error:
+            if not isinstance(error, Exception):  # Ctrl-C
+                self.interrupt()
+            raise
+        finally:
+            self.cancel(*tasks)
 
     def _waits_for(self, nodes: Iterable[Node]) -> bool:
         """Whether one of these runs still that nobody wants; behind Ctrl-C nothing is waited for."""

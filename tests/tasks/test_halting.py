@@ -5,6 +5,7 @@ import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -76,8 +77,9 @@ def test_who_is_not_at_work_is_not_halted():
     assert sum(range(1000)) == 499500
 
 
+@pytest.mark.parametrize("takes_back", [False, True])
 @pytest.mark.parametrize("deaf", [False, True])
-def test_ctrl_c_ends_what_would_run_for_ever(scheduler, ran, monkeypatch, deaf):
+def test_ctrl_c_ends_what_would_run_for_ever(scheduler, ran, monkeypatch, deaf, takes_back):
     """A task in Python is halted; one in a call that takes long is left to itself, and its end is nobody's."""
     monkeypatch.setattr(scheduling, "_PATIENCE_S", 0.3)
     begun, goes_on, ends = threading.Event(), threading.Event(), []
@@ -92,7 +94,7 @@ def test_ctrl_c_ends_what_would_run_for_ever(scheduler, ran, monkeypatch, deaf):
 
     one = scheduler()
     endless = Endless("endless")
-    with pytest.raises(KeyboardInterrupt), one:
+    with pytest.raises(KeyboardInterrupt), one, one.taken_back(endless) if takes_back else nullcontext():
         one.submit(endless)
         one.submit(Say("after", (endless,)))
         assert begun.wait(60)
