@@ -26,7 +26,7 @@ A message names the thing, what was found, what was expected and the next move; 
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 DISTRIBUTION = "convertkit-ml"
 """What pip calls this package: on the public index ``convertkit`` is another project."""
@@ -91,6 +91,12 @@ class Unsupported(ConvertKitError):
             ways_out=self.ways_out or ways_out,
         )
 
+    def without_ways(self, targets: Collection[str]) -> Unsupported:
+        """Return the same refusal without the ways out that are one of these targets, which failed, too."""
+        closed = tuple(f"--target {target}{end}" for target in targets for end in (" ", ","))
+        ways = tuple(way for way in self.ways_out if not f"{way} ".startswith(closed))
+        return Unsupported(self.reason, subject=self.subject, location=self.location, ways_out=ways)
+
     def __str__(self) -> str:
         lines = [f"{self.subject}: {self.reason}" if self.subject else self.reason]
         if self.location:
@@ -146,9 +152,9 @@ class TargetsFailed(ConvertKitError):
         self.exit_code = codes.pop() if len(codes) == 1 else 1
         done = ", ".join(f"{target} in {folder}" for target, folder in delivered.items())
         lines = [f"failed: {', '.join(failures)}; " + (f"delivered: {done}" if delivered else "nothing is delivered")]
-        lines += [line for target, error in failures.items() for line in f"{target}: {error}".splitlines()]
-        closed = tuple(f"  try   --target {target}{end}" for target in failures for end in (" ", ","))
-        super().__init__("\n".join(line for line in lines if not f"{line} ".startswith(closed)))
+        for target, error in failures.items():
+            lines.append(f"{target}: {error.without_ways(failures) if isinstance(error, Unsupported) else error}")
+        super().__init__("\n".join(lines))
 
 
 class CellsFailed(ConvertKitError):

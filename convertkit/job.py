@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from convertkit import delivery, plugins
 from convertkit.cached import VARIABLE
-from convertkit.errors import ConvertKitError, TargetsFailed, UsageError
+from convertkit.errors import ConvertKitError, TargetsFailed, Unsupported, UsageError
 from convertkit.options import relevance
 from convertkit.progress import Progress, Silent
 from convertkit.quiet import quiet_libraries
@@ -75,9 +75,12 @@ def failure(outcomes: Sequence[Outcome]) -> ConvertKitError | None:
     errors = {each.target: each.error for each in outcomes if each.error is not None}
     delivered = {each.target: str(each.result.path) for each in outcomes if each.result is not None}
     shared = not delivered and len({str(error) for error in errors.values()}) == 1
-    if not errors or shared:
-        return next(iter(errors.values()), None)
-    return TargetsFailed(errors, delivered)
+    if not errors:
+        return None
+    if not shared:
+        return TargetsFailed(errors, delivered)
+    error = next(iter(errors.values()))
+    return error.without_ways(errors) if isinstance(error, Unsupported) else error
 
 
 def run(options: ExportOptions, progress: Progress | None, on_step: OnStep | None, on_outcome: OnOutcome) -> None:

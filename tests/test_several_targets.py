@@ -70,6 +70,15 @@ def test_one_failure_that_all_share_is_told_once():
     assert (type(failed), str(failed), failed.exit_code) == (ParityError, "differs", 3)
 
 
+def test_one_refusal_that_all_share_does_not_name_them_as_ways_out():
+    refusal = Unsupported("draws numbers", subject="a", ways_out=("--target onnxruntime", "--allow-unverified"))
+    assert str(failure([Outcome(name, error=refusal) for name in ("tflite", "onnxruntime")])).splitlines() == [
+        "a: draws numbers",
+        "  try   --allow-unverified",
+    ]
+    assert failure([Outcome("tflite", error=refusal)]).ways_out == refusal.ways_out
+
+
 def test_a_failed_proof_of_one_is_exit_3(tmp_path, acme):
     source = tmp_path / "model.acme"
     rows = np.random.default_rng(5).standard_normal((5, 6))
