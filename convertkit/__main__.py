@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from convertkit import cli
-from convertkit.guarding import guarded
+from convertkit.stopping import nothing_begun
 
 _OBJECTS_PER_COLLECTION = 20_000
 
@@ -16,6 +15,10 @@ def main() -> None:
     A small export is mostly imports, and what they make stays: collecting among it took a tenth of its time, and once
     more as much at its end, where the system takes everything back at once.
     """
+    nothing_begun()
+    from convertkit import cli
+    from convertkit.guarding import guarded
+
     guarded(cli.tell_crash)
     gc.set_threshold(_OBJECTS_PER_COLLECTION)
     try:

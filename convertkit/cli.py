@@ -22,7 +22,7 @@ from convertkit.defects import told
 from convertkit.errors import ConvertKitError
 from convertkit.leaving import leave
 from convertkit.on_demand import on_demand
-from convertkit.stopping import Terminated, listen
+from convertkit.stopping import Stopping
 from convertkit.telemetry import without_telemetry
 
 if TYPE_CHECKING:
@@ -50,10 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     session = Session(_named(words), as_json="--json" in words, log=_log(words))
-    if arguments is None:
-        listen()
+    stopping = Stopping()
     with on_demand(), without_telemetry():
-        ending = _ended(words, session)
+        ending = _ended(words, session, stopping, listens=arguments is None)
     print_results(session, ending)
     if ending is not None:
         if arguments is None and ending.kind == _INTERRUPTED:
@@ -77,29 +76,47 @@ def _log(words: Sequence[str]) -> EventLog | None:
     return EventLog(_named(words), quiet=bool({"--quiet", "-q"} & set(words)))
 
 
-def _ended(words: list[str], session: Session) -> Ending | None:
-    """Run the command; how it failed, told on stderr already, None where it did not."""
+def _ended(words: list[str], session: Session, stopping: Stopping, *, listens: bool) -> Ending | None:
+    """Run the command; how it failed, told on stderr already, None where it did not.
+
+    Where a signal came, it was stopped whatever else it ended with: an import that is cut off is an ``ImportError``.
+    """
+    error: BaseException | None = None
     try:
+        if listens:
+            stopping.listen()
         cli.main(args=words, prog_name="convertkit", standalone_mode=False, obj=session)
-    except click.exceptions.Abort as stop:
-        if isinstance(stop.__cause__, EOFError):  # click takes the early end of any file for Ctrl-D
-            return _internal(stop.__cause__, words, session)
-        number = stop.__cause__.number if isinstance(stop.__cause__, Terminated) else signal.SIGINT
-        done = ", ".join(str(each.result.path) for each in session.outcomes if each.result is not None)
-        said = f"stopped; delivered before: {done}" if done else "stopped; nothing was written"
-        _say(said, session)
-        return Ending(128 + number, _INTERRUPTED, said)
-    except click.ClickException as error:
-        if session.log is None:
-            error.show()
-        return Ending(error.exit_code, "UsageError", error.format_message())
-    except ConvertKitError as error:
-        return _told(Ending(error.exit_code, type(error).__name__, str(error)), session)
-    except MemoryError:
-        return _told(Ending(1, "InternalError", "out of memory; nothing was written"), session)
-    except Exception as error:  # noqa: BLE001 - the border of the tool: everything is told
-        return _internal(error, words, session)
-    return None
+        stopping.over()
+    except (Exception, KeyboardInterrupt) as raised:  # noqa: BLE001 - the border of the tool: everything is told
+        stopping.over()
+        error = raised
+    if stopping.number is not None:
+        return _stopped(stopping.number, session)
+    return None if error is None else _failed(error, words, session)
+
+
+def _failed(error: BaseException, words: list[str], session: Session) -> Ending:
+    match error:
+        case click.exceptions.Abort(__cause__=EOFError() as end):  # click takes the early end of any file for Ctrl-D
+            return _internal(end, words, session)
+        case click.exceptions.Abort() | KeyboardInterrupt():
+            return _stopped(signal.SIGINT, session)
+        case click.ClickException():
+            if session.log is None:
+                error.show()
+            return Ending(error.exit_code, "UsageError", error.format_message())
+        case ConvertKitError():
+            return _told(Ending(error.exit_code, type(error).__name__, str(error)), session)
+        case MemoryError():
+            return _told(Ending(1, "InternalError", "out of memory; nothing was written"), session)
+    return _internal(error, words, session)
+
+
+def _stopped(number: int, session: Session) -> Ending:
+    done = ", ".join(str(each.result.path) for each in session.outcomes if each.result is not None)
+    said = f"stopped; delivered before: {done}" if done else "stopped; nothing was written"
+    _say(said, session)
+    return Ending(128 + number, _INTERRUPTED, said)
 
 
 def _told(ending: Ending, session: Session) -> Ending:

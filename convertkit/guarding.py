@@ -53,6 +53,9 @@ def _follow(child: int, trace: int, tell: Callable[[str], None]) -> None:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda heard, frame: os.kill(child, heard))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ASKED_FOR)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # while signals are passed on, its number stays its own
+    for number in _ASKED_FOR:
+        signal.signal(number, signal.SIG_IGN)
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
     if -code in _ASKED_FOR:

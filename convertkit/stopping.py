@@ -13,57 +13,88 @@ if TYPE_CHECKING:
 
 _CLOSED = getattr(signal, "SIGHUP", signal.SIGTERM)
 """The terminal was closed; Windows has no such signal."""
-_AGAIN_S = 0.02
+_AGAIN_S = 0.05
 
 
-class Terminated(KeyboardInterrupt):
-    """SIGTERM or SIGHUP: ends a run as Ctrl-C does, which clears what lies beside the output folder."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.number = number
-
-
-def listen() -> None:
-    """Let SIGTERM, and SIGHUP where it would end the process, stop the command as Ctrl-C does.
-
-    A shell's background does not hear Ctrl-C, nor ``nohup`` a closed terminal, and we neither.
-    """
-    signal.signal(signal.SIGTERM, _stop)
+def nothing_begun() -> None:
+    """Let Ctrl-C end a process that has nothing to clear up as SIGTERM does, without a traceback."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _stop)
-    if signal.getsignal(_CLOSED) is signal.SIG_DFL:
-        signal.signal(_CLOSED, _stop)
-    if hasattr(signal, "setitimer"):  # not on Windows
-        sys.unraisablehook = _raised_again(sys.unraisablehook)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    """End the run; a second signal does not disturb what clears up behind the first."""
-    for each in (signal.SIGINT, signal.SIGTERM, _CLOSED):
-        signal.signal(each, signal.SIG_IGN)
-    if number == signal.SIGINT:
-        raise KeyboardInterrupt
-    raise Terminated(number)
+class Stopping:
+    """Whether a signal has told this command to stop: it raises ``KeyboardInterrupt`` in the main thread.
 
-
-def _raised_again(told: Callable[[UnraisableHookArgs], object]) -> Callable[[UnraisableHookArgs], object]:
-    """A hook for errors that nobody can catch: one that stops the command is raised again a moment later.
-
-    A signal may arrive while Python finalizes an object, a lock of an import for example, where errors are only told
-    of; ``told`` does that for all others.
+    A library may lose that: Python drops what is raised while it finalizes an object, and ``except ImportError`` takes
+    what a signal made of an import.  So it is raised again as long as nobody handles it.
     """
+
+    __slots__ = ("_stop", "_taken", "number")
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        """The signal, where one came."""
+        self._stop: KeyboardInterrupt | None = None
+        self._taken: list[int] = []
+
+    def listen(self) -> None:
+        """Let SIGTERM, and SIGHUP where it would end the process, stop the command as Ctrl-C does.
+
+        A shell's background does not hear Ctrl-C, nor ``nohup`` a closed terminal, and we neither.
+        """
+        if hasattr(signal, "setitimer"):  # not on Windows
+            signal.signal(signal.SIGALRM, self._again)
+            sys.unraisablehook = _all_but_stops(sys.unraisablehook)
+        for each in dict.fromkeys((signal.SIGINT, signal.SIGTERM, _CLOSED)):
+            if signal.getsignal(each) in (signal.SIG_DFL, signal.default_int_handler):
+                self._taken.append(each)
+        for each in self._taken:
+            signal.signal(each, self._heard)
+
+    def over(self) -> None:
+        """The command has ended and cleared up: nothing is raised any more.
+
+        A signal that comes now ends the process; one behind the first disturbs nobody still.
+        """
+        if self.number is None:
+            for each in self._taken:
+                signal.signal(each, signal.SIG_DFL)
+        elif hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _heard(self, number: int, frame: FrameType | None) -> NoReturn:
+        """End the run; a second signal does not disturb what clears up behind the first."""
+        for each in self._taken:
+            signal.signal(each, signal.SIG_IGN)
+        self.number, self._stop = number, KeyboardInterrupt()
+        if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN_S, _AGAIN_S)
+        raise self._stop
+
+    def _again(self, number: int, frame: FrameType | None) -> None:
+        """Raise what was lost, and leave alone who clears up behind it."""
+        if self._stop is not None and not _is_handled(self._stop):
+            raise self._stop
+
+
+def _is_handled(stop: BaseException) -> bool:
+    """Whether an ``except``, a ``finally`` or the end of a ``with`` runs because of this exception."""
+    waiting, seen = [sys.exc_info()[1]], set[int]()
+    while waiting:
+        error = waiting.pop()
+        if error is stop:
+            return True
+        if error is not None and id(error) not in seen:
+            seen.add(id(error))
+            waiting += [error.__cause__, error.__context__]
+    return False
+
+
+def _all_but_stops(told: Callable[[UnraisableHookArgs], object]) -> Callable[[UnraisableHookArgs], object]:
+    """A hook for errors that nobody can catch: one that stops the command is raised again, ``told`` has all others."""
 
     def hook(unraisable: UnraisableHookArgs) -> None:
-        stop = unraisable.exc_value
-        if not isinstance(stop, KeyboardInterrupt):
+        if not isinstance(unraisable.exc_value, KeyboardInterrupt):
             told(unraisable)
-            return
-
-        def again(number: int, frame: FrameType | None) -> NoReturn:
-            raise stop
-
-        signal.signal(signal.SIGALRM, again)
-        signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
 
     return hook

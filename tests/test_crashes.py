@@ -96,3 +96,24 @@ def test_nothing_outlives_a_command_that_is_killed(tmp_path: Path, mlp: Path) ->
     while Path(f"/proc/{child}").exists() and "State:\tZ" not in Path(f"/proc/{child}/status").read_text():
         assert time.monotonic() < until
         time.sleep(0.01)
+
+
+ENDS_WITH_A_SIGNAL = """
+import os, signal, sys
+from convertkit.guarding import guarded
+
+def ended(code, end=os._exit, parent=os.getpid()):
+    if os.getpid() == parent:
+        os.kill(parent, signal.SIGTERM)
+    end(code)
+
+os._exit = ended
+guarded(print)
+sys.exit(3)
+"""
+
+
+def test_a_signal_behind_the_end_of_the_command() -> None:
+    """It is not passed on to a process that is not there any longer, or is another one by then."""
+    done = subprocess.run([sys.executable, "-c", ENDS_WITH_A_SIGNAL], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "", "")
