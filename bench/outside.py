@@ -1,6 +1,6 @@
 """Models that nobody made for convertkit, exported by its command and judged in the runtimes that will run them.
 
-    python bench/outside.py make torchvision|keras|onnx FOLDER [NAME …]     sources with what they themselves answer
+    python bench/outside.py make KIND FOLDER [NAME …]     sources with what they themselves answer
     python bench/outside.py run FOLDER [--targets tflite,onnxruntime] [--only NAME …] [--flags=--int8] [--least-db 15]
     python bench/outside.py page FOLDER …                                   docs/measurements/outside.md
 
@@ -26,6 +26,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,8 @@ NAMES = {
     "torchvision": "torchvision 0.28, random weights",
     "keras": "keras.applications and Keras layers, random weights",
     "onnx": "ONNX files as other exporters and older opsets write them",
+    "jax": "JAX and Flax NNX, as `jax.export` writes them",
+    "tensorflow": "SavedModels and .h5 of Keras layers and plain TensorFlow functions",
 }
 
 
@@ -66,10 +69,13 @@ def batches(shapes: Sequence[tuple[int, ...]], sizes: Iterable[int]) -> dict[str
     return {f"batch {n}": floats([(n, *shape[1:]) for shape in shapes], n)["noise"] for n in sizes}
 
 
-def runner(folder: Path) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
-    """The delivered file in its own runtime, inputs and outputs in the source's order and layout."""
+def runner(
+    folder: Path, names: Mapping[str, list[str] | None] = MappingProxyType({})
+) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
+    """The delivered file in its own runtime, inputs and outputs in the source's layout and order (``names``)."""
     artifact = json.loads((folder / "manifest.json").read_text())["artifact"]
-    path, inputs, outputs = str(folder / artifact["path"]), artifact["inputs"], artifact["outputs"]
+    path = str(folder / artifact["path"])
+    inputs, outputs = (_in_order(artifact[ends], names.get(ends)) for ends in ("inputs", "outputs"))
     call: Callable[[dict[str, np.ndarray]], Mapping[str, np.ndarray]]
     if path.endswith(".onnx"):
         import onnxruntime as ort
@@ -100,6 +106,12 @@ def runner(folder: Path) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
         ]
 
     return run
+
+
+def _in_order(ends: list[Any], names: list[str] | None) -> list[Any]:
+    if not names or {each["name"] for each in ends} != set(names):
+        return ends
+    return sorted(ends, key=lambda each: names.index(each["name"]))
 
 
 def differs(got: Sequence[np.ndarray], single: Sequence[np.ndarray], double: Sequence[np.ndarray] | None) -> str:
@@ -139,9 +151,11 @@ def too_noisy(got: Sequence[np.ndarray], want: Sequence[np.ndarray], least_db: f
     return ""
 
 
-def judged(folder: Path, data: Mapping[str, Mapping[str, Any]], least_db: float | None) -> tuple[str, str]:
+def judged(
+    folder: Path, data: Mapping[str, Mapping[str, Any]], least_db: float | None, names: Mapping[str, list[str] | None]
+) -> tuple[str, str]:
     """Verdict and reason for one delivered folder."""
-    run, wrong = runner(folder), []
+    run, wrong = runner(folder, names), []
     for name, row in data.items():
         try:
             got = run(row["inputs"])
@@ -182,7 +196,7 @@ def row_of(source: Path, kept: Path, targets: Sequence[str], flags: Sequence[str
         elif not (folder / "manifest.json").exists():
             verdict, reason = "refused", said[-1500:]
         else:
-            verdict, reason = judged(folder, data["rows"], least_db)
+            verdict, reason = judged(folder, data["rows"], least_db, data.get("names", {}))
         row[target] = {"verdict": verdict, "why": reason}
     return row
 

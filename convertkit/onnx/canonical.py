@@ -24,6 +24,7 @@ from convertkit.onnx.integer_products import multiply_integers
 from convertkit.onnx.ml import decompose_ml
 from convertkit.onnx.newer import to_older
 from convertkit.onnx.older import SEVEN, sampled_as_before, state_meanings, to_seven
+from convertkit.onnx.pool_pads import trim_pads
 from convertkit.onnx.recognise import recognise_operators
 from convertkit.onnx.sequences import restore_sequences
 from convertkit.onnx.sigmoids import write_out_sigmoids
@@ -71,6 +72,7 @@ def canonicalize(model: ir.Model, max_opset: int = MAX_OPSET) -> ir.Model:
     recognise_operators(model)
     write_out_sigmoids(model)
     drop_plain_dilations(model)
+    trim_pads(model)
     multiply_integers(model)
     choose_flags(model)
     common.NameFixPass()(model)

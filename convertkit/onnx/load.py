@@ -150,11 +150,21 @@ class _Checker:
                 if name not in known:
                     fault = "a cycle or nodes out of order" if name in produced else "nothing produces it"
                     raise SourceError(f"{self._path}: node {_title(node)} uses {name!r} too early: {fault}")
+            self._outputs(node)
             for attribute in node.attribute:
                 for sub in (attribute.g, *attribute.graphs):
                     if sub.node or sub.output:
                         self.graph(sub, frozenset(known), depth + 1)
             known.update(node.output)
+
+    def _outputs(self, node: onnx.NodeProto) -> None:
+        """Those of a Split are not optional: ONNX Runtime 1.31 ends its process where one has no name."""
+        if node.op_type == "Split" and "" in node.output:
+            place = f"{list(node.output).index('') + 1} of {len(node.output)}"
+            raise SourceError(
+                f"{self._path}: node {_title(node)} gives output {place} no name, which ONNX allows only of optional "
+                "outputs; name it, though nothing reads it"
+            )
 
     def _dims(self, value: onnx.ValueInfoProto) -> None:
         dims = [d.dim_value for d in value.type.tensor_type.shape.dim if d.HasField("dim_value")]

@@ -94,6 +94,7 @@ def test_honest_models_load(saved, weight):
             "absurd",
         ),
         (model_with([helper.make_node("NoSuchOperator", ["x"], ["y"])]), "invalid ONNX"),
+        (model_with([helper.make_node("Split", ["x"], ["y", ""], axis=0, num_outputs=2)]), "output 2 of 2 no name"),
         (onnx.ModelProto(), "is empty"),
     ],
 )
