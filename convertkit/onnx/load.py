@@ -158,8 +158,8 @@ class _Checker:
             known.update(node.output)
 
     def _outputs(self, node: onnx.NodeProto) -> None:
-        """Those of a Split are not optional: ONNX Runtime 1.31 ends its process where one has no name."""
-        if node.op_type == "Split" and "" in node.output:
+        """Those of a Split or a Loop are not optional: ONNX Runtime 1.31 ends its process where one has no name."""
+        if node.domain in ("", "ai.onnx") and node.op_type in ("Split", "Loop") and "" in node.output:
             place = f"{list(node.output).index('') + 1} of {len(node.output)}"
             raise SourceError(
                 f"{self._path}: node {_title(node)} gives output {place} no name, which ONNX allows only of optional "

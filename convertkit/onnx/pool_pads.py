@@ -17,10 +17,11 @@ def trim_pads(model: ir.Model) -> None:
     Source of the sizes: ONNX operators, AveragePool-11, ``floor((in + begin + end - extent) / stride) + 1``.
     """
     for node in model.graph.all_nodes():
-        pads = list(node.attributes.get_ints("pads", ()))
-        shape = node.inputs[0].shape if node.inputs and node.inputs[0] is not None else None
+        if node.domain or node.op_type not in _POOLS or node.inputs[0] is None:
+            continue
+        pads, shape = list(node.attributes.get_ints("pads", ())), node.inputs[0].shape
         rounds_up = node.attributes.get_int("ceil_mode", 0)
-        if node.domain or node.op_type not in _POOLS or not any(pads) or shape is None or rounds_up:
+        if not any(pads) or shape is None or rounds_up:
             continue
         kernel = node.attributes.get_ints("kernel_shape", ())
         rank, sizes = len(kernel), list(shape)[-len(kernel) :]

@@ -48,6 +48,19 @@ def short_typed():
     return tensor
 
 
+def twice():
+    """A Loop of two turns whose second result has no name."""
+    given, result = ("turn", "goes", "a", "b"), ("on", "c", "d")
+    of = {"turn": (TensorProto.INT64, []), "goes": (TensorProto.BOOL, []), "on": (TensorProto.BOOL, [])}
+    ends = [
+        [helper.make_tensor_value_info(name, *of.get(name, (TensorProto.FLOAT, [2, 3]))) for name in names]
+        for names in (given, result)
+    ]
+    body = helper.make_graph([helper.make_node("Identity", [n], [m]) for n, m in zip(given[1:], result)], "b", *ends)
+    turns = helper.make_tensor("turns", TensorProto.INT64, [], [2])
+    return model_with([helper.make_node("Loop", ["turns", "", "x", "x"], ["y", ""], body=body)], [turns])
+
+
 @pytest.fixture
 def saved(tmp_path):
     (tmp_path / "model").mkdir()
@@ -95,6 +108,7 @@ def test_honest_models_load(saved, weight):
         ),
         (model_with([helper.make_node("NoSuchOperator", ["x"], ["y"])]), "invalid ONNX"),
         (model_with([helper.make_node("Split", ["x"], ["y", ""], axis=0, num_outputs=2)]), "output 2 of 2 no name"),
+        (twice(), "output 2 of 2 no name"),
         (onnx.ModelProto(), "is empty"),
     ],
 )

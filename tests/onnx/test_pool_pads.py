@@ -13,6 +13,7 @@ ROWS = {
     "as PyTorch writes them": ("AveragePool", {"pads": [1, 1, 2, 3], "strides": [2, 2]}, [1, 1, 2, 2]),
     "padding counts": ("AveragePool", {"pads": [1, 1, 1, 3], "strides": [1, 2], "count_include_pad": 1}, [1, 1, 1, 2]),
     "maxima": ("MaxPool", {"pads": [0, 1, 3, 3], "strides": [3, 2]}, [0, 1, 1, 2]),
+    "dilated": ("MaxPool", {"pads": [0, 1, 3, 3], "strides": [4, 4], "dilations": [2, 2]}, [0, 1, 2, 2]),
     "within the kernel": ("MaxPool", {"pads": [0, 0, 2, 2], "strides": [3, 3]}, [0, 0, 2, 2]),
 }
 
@@ -30,9 +31,11 @@ def test_pads_that_no_window_reaches(row):
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-6)  # sums in another order
 
 
-def test_pads_of_unknown_sizes_stay():
-    node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[3, 3], pads=[1, 1, 2, 3], strides=[2, 2])
-    made = canonicalize(ir.from_proto(_model(node, (1, 2, "h", "w"))))
+@pytest.mark.parametrize(("sizes", "rounds_up"), [(("h", "w"), 0), ((11, 14), 1)])
+def test_pads_of_unknown_sizes_stay_and_those_that_rounding_up_reaches(sizes, rounds_up):
+    window = {"kernel_shape": [3, 3], "pads": [1, 1, 2, 3], "strides": [2, 2], "ceil_mode": rounds_up}
+    node = helper.make_node("MaxPool", ["x"], ["y"], **window)
+    made = canonicalize(ir.from_proto(_model(node, (1, 2, *sizes))))
     (pool,) = [each for each in made.graph if each.op_type == "MaxPool"]
     assert list(pool.attributes.get_ints("pads")) == [1, 1, 2, 3]
 
