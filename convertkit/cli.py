@@ -113,8 +113,7 @@ def _failed(error: BaseException, words: list[str], session: Session) -> Ending:
 
 
 def _stopped(number: int, session: Session) -> Ending:
-    done = ", ".join(str(each.result.path) for each in session.outcomes if each.result is not None)
-    said = f"stopped; delivered before: {done}" if done else "stopped; nothing was written"
+    said = f"stopped; {session.written()}"
     _say(said, session)
     return Ending(128 + number, _INTERRUPTED, said)
 

@@ -11,6 +11,7 @@ import click
 if TYPE_CHECKING:
     from convertkit.event_log import EventLog
     from convertkit.job import Outcome
+    from convertkit.release.result import Release
 
 
 @dataclass(slots=True)
@@ -27,6 +28,23 @@ class Session:
     """Where the command tells its progress, with ``--log-json``."""
     found: Mapping[str, Any] | None = None
     """What another command found: with ``--json`` it stands in the one object, however the command ends."""
+    release: Release | None = None
+    """What ``run`` has put in its place."""
+
+    def released(self, release: Release) -> None:
+        """Keep what was put in its place, so that a signal that comes behind it finds it told."""
+        self.release, self.found = release, {"release": release.as_json()}
+
+    def written(self) -> str:
+        """What lies in its place by now, for a command that was stopped."""
+        released = [] if self.release is None else [self.release]
+        done = [str(each.result.path) for each in self.outcomes if each.result is not None]
+        done += [str(each.path) for each in released if each.passed]
+        left = [str(each.left) for each in self.outcomes if each.left is not None]
+        left += [str(each.path) for each in released if not each.passed]
+        if done:
+            return f"delivered before: {', '.join(done)}"
+        return f"nothing was delivered; what failed before lies in {', '.join(left)}" if left else "nothing was written"
 
 
 @dataclass(frozen=True, slots=True)

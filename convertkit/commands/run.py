@@ -97,8 +97,7 @@ def _run(session: Session, recipe: Recipe, running: Running, flags: Mapping[str,
     from convertkit.release.run import failure, run
 
     with story(session, verbose=running.verbose) as console:
-        release = run(recipe, running, console, told_of_cells(console))
-    session.found = {"release": release.as_json()}
+        release = run(recipe, running, console, told_of_cells(console), session.released)
     _write_for_ci(release, flags["junit"], flags["summary"])
     if (failed := failure(release)) is not None:
         raise failed

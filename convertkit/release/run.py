@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from convertkit import delivery, job, plugins
@@ -20,6 +20,7 @@ from convertkit.release.recipe import Recipe
 from convertkit.release.result import CellResult, Release
 
 OnCell = Callable[[CellResult], None]
+OnRelease = Callable[[Release], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +43,18 @@ class Running:
         return ExportOptions("", jobs=self.jobs, cache=self.cache, scheduler=self.scheduler, verbose=self.verbose)
 
 
-def run(recipe: Recipe, running: Running, progress: Progress | None = None, on_cell: OnCell | None = None) -> Release:
+def run(
+    recipe: Recipe,
+    running: Running,
+    progress: Progress | None = None,
+    on_cell: OnCell | None = None,
+    on_release: OnRelease = lambda release: None,
+) -> Release:
     """Make every cell that is asked for, judge it, and publish the release if all required cells pass.
 
-    Else what there is lies in ``<release>.failed``, and the value says so: :func:`failure` is its error.  Raises a
-    ``ConvertKitError`` for what is wrong before any work.
+    Else what there is lies in ``<release>.failed``, and the value says so: :func:`failure` is its error.
+    ``on_release`` is told as soon as either lies there.  Raises a ``ConvertKitError`` for what is wrong before any
+    work.
     """
     cells = chosen(cells_of(recipe), running.only)
     output = Path(running.output).expanduser() if running.output else recipe.output
@@ -72,9 +80,11 @@ def run(recipe: Recipe, running: Running, progress: Progress | None = None, on_c
             signing.sign(finished, Path(running.sign).expanduser())
         if release.passed:
             delivery.deliver(finished, output, work, force=running.force)
-            return Release(output, release.name, True, release.cells)
-        left = delivery.leave_failed(finished, output, work, precious)
-        return Release(left, release.name, False, release.cells)
+            release = replace(release, path=output)
+        else:
+            release = replace(release, path=delivery.leave_failed(finished, output, work, precious))
+        on_release(release)
+        return release
 
 
 def failure(release: Release) -> CellsFailed | None:

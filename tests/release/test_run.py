@@ -14,6 +14,7 @@ import pytest
 from convertkit.release.cells import load
 from convertkit.release.run import Running, failure, run
 from convertkit.summary import schema
+from convertkit.tasks.scheduler import Scheduler
 from tests import onnx_models
 from tests.command_line import apart, command, everything_below, here
 
@@ -135,6 +136,26 @@ def test_an_internal_error_is_one_cell_s_and_verbose_shows_where(recipe, monkeyp
     loud = here("run", recipe, "--only", "two:*:float32", "--verbose")
     assert "two:onnxruntime:float32: Traceback" in loud.err
     assert "in broken" in loud.err
+
+
+@pytest.mark.parametrize(
+    ("gate", "says"),
+    [("1kB", "delivered before: {}"), ("10B", "nothing was delivered; what failed before lies in {}.failed")],
+)
+def test_stopped_behind_its_delivery_it_is_told_of(recipe, tmp_path, monkeypatch, gate, says):
+    """Folders of work are removed then, and what runs is closed."""
+
+    def closed(self, close=Scheduler.close):
+        close(self)
+        raise KeyboardInterrupt
+
+    recipe.write_text(RECIPE + f'gates = {{ size = "{gate}" }}\n')
+    monkeypatch.setattr(Scheduler, "close", closed)
+    said = here("run", recipe, "--only", "two:*:float32", "--json")
+    assert (said.code, said.err.splitlines()[-1]) == (130, f"stopped; {says.format(tmp_path / 'release')}")
+    found = json.loads(said.out)
+    jsonschema.validate(found, schema())
+    assert found["release"]["passed"] is (gate == "1kB")
 
 
 def test_what_is_wrong_is_said_before_any_work(recipe, tmp_path):
