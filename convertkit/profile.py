@@ -160,7 +160,7 @@ class QuantProfile:
     be 0; weights are always symmetric with zero point 0, in ``weight_range`` (inclusive) of
     ``weight``.  ``operators`` holds the rules and ``costs`` the times by operator, or by operator and
     variant (``Conv.depthwise``, ``Conv.pointwise``, ``Conv.3d``, ``Conv.depthwise_large``, ``MatMul.dynamic``,
-    ``Resize.interpolated``, ``Add.maps``, ``Sub.maps`` and ``ReduceMean.maps`` behind convolutions,
+    ``Resize.interpolated``, ``Resize.nearest``, ``Add.maps``, ``Sub.maps`` and ``ReduceMean.maps`` behind convolutions,
     ``Mul.gated`` of a value and its own sigmoid); a variant without an entry takes its
     operator's, except ``.3d``, ``.dynamic`` and ``.depthwise_large``, which are other kernels.
     An operator without a rule stays float; one with a rule and no cost counts as equally fast.

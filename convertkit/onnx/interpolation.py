@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import onnx_ir as ir
 
 from convertkit.artifact import Array
 from convertkit.errors import Unsupported
@@ -36,6 +37,15 @@ class Method:
     cubic_a: float
     antialias: bool
     exclude_outside: bool
+
+
+def copies_elements(node: ir.Node) -> bool:
+    """Whether every result of a node is an element of its input: a nearest Resize, but one that writes its own number
+    outside of the input.
+    """
+    if node.op_type != "Resize" or node.domain or node.attributes.get_string("mode", "nearest") != "nearest":
+        return False
+    return node.attributes.get_string("coordinate_transformation_mode", "half_pixel") != "tf_crop_and_resize"
 
 
 def places(axis: Axis, coordinates: str) -> Array:

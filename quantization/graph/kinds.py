@@ -7,6 +7,7 @@ import math
 import onnx_ir as ir
 
 from convertkit.onnx.edit import array_of
+from convertkit.onnx.interpolation import copies_elements
 
 _OWN_KERNELS = (".3d", ".dynamic", ".depthwise_large")
 _FAST_TAPS = 25
@@ -44,14 +45,19 @@ def _variant(node: ir.Node) -> str:
     if node.op_type in ("Add", "Sub", "ReduceMean"):
         return ".maps" if _is_of_maps(node) else ""
     if node.op_type == "Resize":
-        mode = node.attributes.get_string("mode", "nearest")
-        return "" if mode == "nearest" else ".interpolated"
+        return _of_resize(node)
     if node.op_type == "Transpose":
         return ".shuffle" if _is_shuffle(node) else ""
     if node.op_type not in ("Conv", "ConvTranspose"):
         return ""
     weight = array_of(inputs[1])
     return ".dynamic" if weight is None else _of_convolution(node, weight.shape)
+
+
+def _of_resize(node: ir.Node) -> str:
+    if copies_elements(node):
+        return ".nearest"
+    return "" if node.attributes.get_string("mode", "nearest") == "nearest" else ".interpolated"
 
 
 def _of_convolution(node: ir.Node, shape: tuple[int, ...]) -> str:

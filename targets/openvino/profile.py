@@ -29,6 +29,7 @@ _INT8: Mapping[str, OpRule] = {
     "GlobalAveragePool": OpRule(data=(0,)),
     "ReduceMean.maps": OpRule(data=(0,)),
     **MOVED,
+    "Resize.nearest": OpRule(data=(0,), same_scale=True),
 }
 
 _WEIGHTS: Mapping[int, tuple[int, int]] = {7: (-64, 64), 8: (-127, 127)}

@@ -7,6 +7,7 @@ import onnx_ir as ir
 
 from convertkit.artifact import Array
 from convertkit.onnx.edit import array_of, bypass, only_user
+from convertkit.onnx.interpolation import copies_elements
 from convertkit.profile import MOVED
 
 Parameters = tuple[Array, Array]
@@ -18,13 +19,15 @@ def drop_repeated_pairs(model: ir.Model) -> int:
 
     before:  x:i8 → DequantizeLinear → MaxPool → QuantizeLinear → DequantizeLinear → y
     after:   x:i8 → DequantizeLinear → MaxPool → y
+
+    What another one without a pair has moved counts as well: MaxPool behind MaxPool, Concat behind both.
     """
-    dropped = 0
+    carried = dict[ir.Value, Parameters]()
     for node in tuple(model.graph):
-        if node.op_type not in MOVED or node.domain:
+        if not _only_moves(node):
             continue
         moved = node.inputs if node.op_type in _JOINS else node.inputs[:1]
-        known = [_parameters(None if value is None else value.producer(), "DequantizeLinear") for value in moved]
+        known = [None if value is None else carried.get(value) or _of_integers(value) for value in moved]
         for value in node.outputs:
             quantize = only_user(value)
             dequantize = None if quantize is None else only_user(quantize.outputs[0])
@@ -36,8 +39,16 @@ def drop_repeated_pairs(model: ir.Model) -> int:
             assert quantize is not None
             bypass(dequantize, value)
             model.graph.remove(quantize, safe=True)
-            dropped += 1
-    return dropped
+            carried[value] = wanted
+    return len(carried)
+
+
+def _only_moves(node: ir.Node) -> bool:
+    return (node.op_type in MOVED and not node.domain) or copies_elements(node)
+
+
+def _of_integers(value: ir.Value) -> Parameters | None:
+    return _parameters(value.producer(), "DequantizeLinear")
 
 
 def _parameters(node: ir.Node | None, kind: str) -> Parameters | None:

@@ -41,7 +41,7 @@ class WriteIr:
     """Writes ``model.xml`` and ``model.bin``."""
 
     name = "openvino"
-    version = "5"
+    version = "6"
     accepts = frozenset({"onnx"})
     produces = "openvino"
 

@@ -36,12 +36,12 @@ def attention() -> onnx.ModelProto:
     return model_of(nodes, {**c, **shapes}, {"x": ["N", 6, 16]}, {"y": ["N", 6, 16]})
 
 
-def gated(*behind: onnx.NodeProto) -> onnx.ModelProto:
+def gated(*behind: onnx.NodeProto, taps: int = 1) -> onnx.ModelProto:
     """A convolution whose Relu is read by ``behind``, which makes ``g`` of ``r``, and another convolution."""
     c = {
         "w1": RNG.normal(0, 0.3, (16, 3, 3, 3)).astype(np.float32),
         "b1": RNG.normal(0, 0.2, 16).astype(np.float32),
-        "w2": RNG.normal(0, 0.3, (4, 16, 1, 1)).astype(np.float32),
+        "w2": RNG.normal(0, 0.3, (4, 16, taps, taps)).astype(np.float32),
     }
     nodes = [
         helper.make_node("Conv", ["x", "w1", "b1"], ["c"], "first"),
@@ -98,6 +98,17 @@ def test_moves_in_front_of_an_integer_kernel(quantized, kind: str, wanted: set[s
         quantized, gated(sigmoid, helper.make_node(kind, ["s"], ["g"], "move", **attributes)), images(24)
     )
     assert values == wanted
+
+
+def test_a_resize_that_copies_moves_integers(quantized) -> None:
+    """Its result has the parameters of what it reads."""
+    scales = helper.make_node("Constant", [], ["two"], "two", value_floats=[1.0, 1.0, 2.0, 2.0])
+    for mode, moves in (("nearest", True), ("linear", False)):
+        model = gated(scales, helper.make_node("Resize", ["r", "", "two"], ["g"], "larger", mode=mode), taps=3)
+        model.graph.output[0].type.CopyFrom(helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, ["N", 4, 18, 18]))
+        pairs = quantized(model, images(24), target="openvino").pairs()
+        assert set(pairs) == ({"x", "c", "g"} if moves else {"x", "g"})
+        assert not moves or pairs["c"] == pairs["g"]
 
 
 def test_a_residual_is_added_in_float_where_the_kernel_adds_it(quantized) -> None:

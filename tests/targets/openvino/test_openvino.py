@@ -121,10 +121,17 @@ def product(b: Layers, x: str) -> str:
     return b.add("Add", b.add("MatMul", x, b.weight(14, 24, axis=1)), b.constant(np.full(24, 0.3, np.float32)))
 
 
+def enlarged(b: Layers, x: str) -> str:
+    """Its pair repeats that of ``x``, and is left out."""
+    twice = b.constant(np.array([1, 1, 2, 2], np.float32))
+    return b.add("Conv", b.pair(b.add("Resize", x, "", twice), IN, 17), b.weight(8, 16, 3, 3))
+
+
 EXACT = {
     convolution: "Convolution u8", depthwise: "Convolution u8", joined: "Convolution u8", residual: "Convolution u8",
     padded_average: "", average_behind_pad: "", average: "Pooling u8", dense: "FullyConnected u8",
     transposed: "Deconvolution u8", product: "FullyConnected u8",
+    enlarged: "Convolution u8",
 }  # fmt: skip
 
 

@@ -17,7 +17,8 @@ def network(body: str, zero: int = 3, scale: float = 0.05, result: str = "float[
     """``x`` is rounded at 0.05 and zero point 3, ``moved`` at ``scale`` and ``zero``."""
     text = f"""<ir_version: 10, opset_import: ["" : 21]>
     g (float[1,3,4,5] x) => ({result} y)
-    <float s = {{0.05}}, int8 z = {{3}}, float t = {{{scale}}}, int8 u = {{{zero}}}> {{
+    <float[4] four = {{1, 1, 2, 3}}, float[8] box = {{0, 0, 0, 0, 1, 1, 2, 1}},
+     float s = {{0.05}}, int8 z = {{3}}, float t = {{{scale}}}, int8 u = {{{zero}}}> {{
         q = QuantizeLinear (x, s, z)  d = DequantizeLinear (q, s, z)
         {body}
         r = QuantizeLinear (moved, t, u)  e = DequantizeLinear (r, t, u)
@@ -26,10 +27,14 @@ def network(body: str, zero: int = 3, scale: float = 0.05, result: str = "float[
 
 
 POOL = "moved = MaxPool <kernel_shape = [2, 2]> (d)"
+LARGER = 'moved = Resize <mode = "nearest", coordinate_transformation_mode = "{}"> (d, box, four)'
+CROP = LARGER.format("tf_crop_and_resize")
 JOIN = "moved = Concat <axis = 1> (d, d)"
 
 
-@pytest.mark.parametrize("body", [POOL, "moved = Transpose <perm = [0, 1, 3, 2]> (d)", JOIN])
+@pytest.mark.parametrize(
+    "body", [POOL, "moved = Transpose <perm = [0, 1, 3, 2]> (d)", JOIN, LARGER.format("half_pixel")]
+)
 def test_what_rounds_nothing_is_dropped(body: str) -> None:
     model = network(body, result="float[1,c,a,b]")
     (wanted,) = ReferenceEvaluator(ir.to_proto(model)).run(None, {"x": X})
@@ -45,8 +50,9 @@ def test_what_rounds_nothing_is_dropped(body: str) -> None:
         (POOL, 3, 0.06),
         ("moved = Concat <axis = 1> (d, x)", 3, 0.05),
         ("moved = AveragePool <kernel_shape = [2, 2]> (d)", 3, 0.05),
+        (CROP, 3, 0.05),
     ],
-    ids=["another zero point", "another scale", "a float operand", "new values"],
+    ids=["another zero point", "another scale", "a float operand", "new values", "a number of its own"],
 )
 def test_what_rounds_stays(body: str, zero: int, scale: float) -> None:
     assert drop_repeated_pairs(network(body, zero, scale, "float[1,c,a,b]")) == 0
@@ -57,3 +63,34 @@ def test_names_of_outputs_stay() -> None:
     model.graph.outputs[0] = next(node.outputs[0] for node in model.graph if node.outputs[0].name == "e")
     assert drop_repeated_pairs(model) == 1
     assert [value.name for value in model.graph.outputs] == ["e"]
+
+
+PYRAMID = """
+    a = MaxPool <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (d)
+    a1 = QuantizeLinear (a, {0}, z)  a2 = DequantizeLinear (a1, {0}, z)
+    b = MaxPool <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (a2)
+    b1 = QuantizeLinear (b, s, z)  b2 = DequantizeLinear (b1, s, z)
+    moved = Concat <axis = 1> (d, a2, b2)"""
+
+
+def _values(model: ir.Model) -> list[np.ndarray]:
+    return ReferenceEvaluator(ir.to_proto(model)).run(None, {"x": X})
+
+
+@pytest.mark.parametrize(("scale", "dropped"), [("s", 3), ("t", 0)])
+def test_what_was_moved_before_counts(scale: str, dropped: int) -> None:
+    """A pool behind a pool and both joined, as in a pyramid; with another scale in its midst nothing repeats."""
+    model = network(PYRAMID.format(scale), 3, 0.05 if dropped else 0.06, "float[1,9,4,5]")
+    wanted = _values(model)
+    assert drop_repeated_pairs(model) == dropped
+    np.testing.assert_array_equal(_values(model), wanted)
+
+
+def test_a_pair_whose_integers_are_an_output_stays_and_still_counts() -> None:
+    model = network(PYRAMID.format("s"), result="float[1,9,4,5]")
+    model.graph.outputs.append(next(node.outputs[0] for node in model.graph if node.outputs[0].name == "a1"))
+    wanted = _values(model)
+    assert drop_repeated_pairs(model) == 2
+    assert [node.outputs[0].name for node in model.graph if node.op_type == "QuantizeLinear"] == ["q", "a1"]
+    for found, value in zip(_values(model), wanted, strict=True):
+        np.testing.assert_array_equal(found, value)
