@@ -183,6 +183,7 @@ class QuantProfile:
     ``writes_float``: kernels round what they read and write at no cost of their own, so that no value is rounded which
     float operators alone read.
     ``fused_sums``: a kernel with weights adds another operand as it writes; its own sum is not rounded before.
+    ``fused_gates``: such a kernel multiplies its sum with its own sigmoid, and rounds once.
     ``tile``: products whose matrix is narrower stay float (:mod:`.quantization.graph.tiles`).
     ``keeps_float``: an operator between integers that is marked :data:`KEEP_FLOAT` does run in float.
     ``kernel_costs`` tell the cost of convolutions without groups, in place of a row of ``costs``.  ``machines`` are
@@ -216,6 +217,7 @@ class QuantProfile:
     keeps_float: bool = False
     writes_float: bool = False
     fused_sums: bool = False
+    fused_gates: bool = False
     tile: int = 0
     kernel_costs: KernelCosts | None = None
     machines: tuple[Mapping[str, OpCost], ...] = ()

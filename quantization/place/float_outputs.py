@@ -62,10 +62,16 @@ def _pair(value: ir.Value) -> tuple[ir.Node, ir.Node] | None:
     return quantize, dequantize
 
 
-def without_float_moves(chosen: frozenset[Unit]) -> frozenset[Unit]:
-    """``chosen`` without what moves elements to float operators, or only puts those of float ones elsewhere."""
+def without_float_moves(units: Sequence[Unit], chosen: frozenset[Unit], profile: QuantProfile) -> frozenset[Unit]:
+    """``chosen`` without what moves elements to float operators, or only puts those of float ones elsewhere.
+
+    With ``profile.fused_gates`` what multiplies the sum of a kernel with weights with its own sigmoid writes integers.
+    """
+    gates = [unit for unit in units if profile.fused_gates and unit.kinds[0] == "Mul.gated"]
     while True:
         made = {value for unit in chosen for value in unit.outputs}
+        sums = {value for unit in chosen if unit.weight is not None for value in unit.outputs}
+        made |= {value for gate in gates if sums.intersection(gate.node.inputs) for value in gate.outputs}
         read = {value for unit in chosen for value in unit.data.values()}
         idle = frozenset(unit for unit in _moves(chosen) if not _between(unit, made, read))
         if not idle:

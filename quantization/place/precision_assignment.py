@@ -47,7 +47,7 @@ def choose_integer(
     able = [unit for unit in units if unit.rule is not None and unit.name not in keep_float]
     if insist or not profile.costs:
         chosen = frozenset(able if insist else _worthwhile(able))
-        return without_float_moves(chosen) if profile.writes_float and not insist else chosen
+        return without_float_moves(units, chosen, profile) if profile.writes_float and not insist else chosen
     chosen = _cheapest(units, profile, set(able), reluctance)
     if _gains_enough(units, profile, chosen):
         return chosen

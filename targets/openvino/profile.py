@@ -62,4 +62,5 @@ def profile(options: ExportOptions, weight_bits: int) -> QuantProfile:
         tables=True,
         writes_float=True,
         fused_sums=True,
+        fused_gates=True,
     )

@@ -100,6 +100,16 @@ def test_moves_in_front_of_an_integer_kernel(quantized, kind: str, wanted: set[s
     assert values == wanted
 
 
+def test_a_gate_behind_a_convolution_is_rounded_before_it_is_moved(quantized) -> None:
+    """The convolution multiplies with its own sigmoid as it writes, so that integers are what is moved."""
+    silu = helper.make_node("Sigmoid", ["r"], ["s"], "gate"), helper.make_node("Mul", ["r", "s"], ["m"], "silu")
+    moved = helper.make_node("Transpose", ["m"], ["g"], "move", perm=[0, 1, 3, 2])
+    assert rounded(quantized, gated(*silu, moved), images(24))[0] == {"x", "m", "g"}
+    behind_float = helper.make_node("Softplus", ["r"], ["p"], "plus"), *silu
+    behind_float[1].input[0] = behind_float[2].input[0] = "p"
+    assert rounded(quantized, gated(*behind_float, moved), images(24))[0] == {"x", "g"}
+
+
 def test_a_resize_that_copies_moves_integers(quantized) -> None:
     """Its result has the parameters of what it reads."""
     scales = helper.make_node("Constant", [], ["two"], "two", value_floats=[1.0, 1.0, 2.0, 2.0])

@@ -127,11 +127,17 @@ def enlarged(b: Layers, x: str) -> str:
     return b.add("Conv", b.pair(b.add("Resize", x, "", twice), IN, 17), b.weight(8, 16, 3, 3))
 
 
+def gated(b: Layers, x: str) -> str:
+    """A value times its own sigmoid is rounded once, behind both."""
+    sums = b.add("Conv", x, b.weight(16, 16, 1, 1))
+    return b.add("Conv", b.pair(b.add("Mul", sums, b.add("Sigmoid", sums)), MIDDLE, -100), b.weight(8, 16, 3, 3))
+
+
 EXACT = {
     convolution: "Convolution u8", depthwise: "Convolution u8", joined: "Convolution u8", residual: "Convolution u8",
     padded_average: "", average_behind_pad: "", average: "Pooling u8", dense: "FullyConnected u8",
     transposed: "Deconvolution u8", product: "FullyConnected u8",
-    enlarged: "Convolution u8",
+    enlarged: "Convolution u8", gated: "Convolution u8",
 }  # fmt: skip
 
 
