@@ -51,6 +51,7 @@ class OpRule:
     ``fixed_output``: the kernel prescribes the output's parameters.  ``constants``: other constant
     operands may be integers too; where False, an operator with one stays float.  ``float_output``: the kernel
     can write float instead, which the ends of a graph get, and with ``writes_float`` float operators, too.
+    ``centered``: the kernel reads activations without a zero point.
     """
 
     weight_axis: Mapping[int, int] = field(default_factory=dict)
@@ -61,6 +62,7 @@ class OpRule:
     fixed_output: FixedOutput | None = None
     constants: bool = True
     float_output: bool = False
+    centered: bool = False
 
 
 _COST_KEYS = (
@@ -160,6 +162,7 @@ class QuantProfile:
     be 0; weights are always symmetric with zero point 0, in ``weight_range`` (inclusive) of
     ``weight``.  ``operators`` holds the rules and ``costs`` the times by operator, or by operator and
     variant (``Conv.depthwise``, ``Conv.pointwise``, ``Conv.3d``, ``Conv.depthwise_large``, ``MatMul.dynamic``,
+    ``MatMul.scores`` of queries and keys, which goes to a Softmax,
     ``Resize.interpolated``, ``Resize.nearest``, ``Add.maps``, ``Sub.maps`` and ``ReduceMean.maps`` behind convolutions,
     ``Mul.gated`` of a value and its own sigmoid); a variant without an entry takes its
     operator's, except ``.3d``, ``.dynamic`` and ``.depthwise_large``, which are other kernels.

@@ -47,16 +47,16 @@ _QDQ = frozenset({"Conv", "Gemm", "MatMul"})
 _BYTES = frozenset({ir.DataType.INT8, ir.DataType.UINT8})
 
 
-def make_unsigned(model: ir.Model) -> int:
+def make_unsigned(model: ir.Model, signed: Collection[ir.Node] = ()) -> int:
     """Shift every int8 activation that is only read by DequantizeLinear by 128, in place; how many there were.
 
     Numbers stay what they were, up to the ties of ONNX Runtime's fused kernels.  Integer inputs and outputs of the
-    model keep their dtype, as do weights.
+    model keep their dtype, as do weights, and what the QuantizeLinear nodes of ``signed`` write.
     """
     moved: dict[ir.Value, ir.Value] = {}
     shifted = 0
     for node in model.graph:
-        if node.op_type != "QuantizeLinear" or node.outputs[0].is_graph_output():
+        if node.op_type != "QuantizeLinear" or node in signed or node.outputs[0].is_graph_output():
             continue
         readers = [reader for reader, _ in node.outputs[0].uses()]
         pair = (node, *readers)

@@ -6,7 +6,7 @@ import math
 
 import onnx_ir as ir
 
-from convertkit.onnx.edit import array_of
+from convertkit.onnx.edit import array_of, only_user
 from convertkit.onnx.interpolation import copies_elements
 
 _OWN_KERNELS = (".3d", ".dynamic", ".depthwise_large")
@@ -18,6 +18,8 @@ _PASSES_MAPS = frozenset({
     "AveragePool", "BatchNormalization",
 })  # fmt: skip
 """Operators behind which the map of a convolution is a map, followed for so many steps."""
+_KEEPS_SCORES = frozenset({"Add", "Div", "Mul", "Sub", "Where"})
+"""Scales and masks between a product of queries and keys and its Softmax, followed for so many steps."""
 _SHUFFLES = frozenset({(0, 2, 1, 3, 4), (0, 1, 2, 4, 3)})
 """Orders of axes, of images as ONNX has them and channels-last."""
 
@@ -28,7 +30,8 @@ def node_kinds(node: ir.Node) -> tuple[str, ...]:
         return (f"{node.domain}.{node.op_type}",)
     variant = _variant(node)
     if variant in _OWN_KERNELS:
-        return (node.op_type + variant,)
+        own = (node.op_type + variant,)
+        return (f"{node.op_type}.scores", *own) if node.op_type == "MatMul" and _makes_scores(node) else own
     return (node.op_type + variant, node.op_type) if variant else (node.op_type,)
 
 
@@ -52,6 +55,18 @@ def _variant(node: ir.Node) -> str:
         return ""
     weight = array_of(inputs[1])
     return ".dynamic" if weight is None else _of_convolution(node, weight.shape)
+
+
+def _makes_scores(node: ir.Node) -> bool:
+    """Whether a product goes to a Softmax and nowhere else, at most scaled and masked: queries and keys."""
+    for _ in range(_STEPS):
+        reader = only_user(node.outputs[0])
+        if reader is None or reader.op_type == "Softmax":
+            return reader is not None
+        if reader.op_type not in _KEEPS_SCORES:
+            return False
+        node = reader
+    return False
 
 
 def _of_resize(node: ir.Node) -> str:

@@ -140,7 +140,7 @@ def _unit(node: ir.Node, profile: QuantProfile) -> Unit:
         if rule.data is not None and index not in rule.data:
             continue
         if is_constant(value):
-            if index not in rule.weight_axis or kinds[0].endswith(".dynamic"):
+            if index not in rule.weight_axis or kinds[-1].endswith(".dynamic"):
                 constants[index] = value
         else:
             data[index] = value

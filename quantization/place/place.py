@@ -74,7 +74,8 @@ def _parameters(
     def joint() -> Statistics:
         return _joint(members, groups, statistics)
 
-    return affine(pick(tuple(str(value.name) for value in members), joint), profile.activation, profile.symmetric)
+    span = pick(tuple(str(value.name) for value in members), joint)
+    return affine(span, profile.activation, profile.symmetric or groups.is_centered(members[0]))
 
 
 def _tie_free(
@@ -112,6 +113,7 @@ class _Groups:
     def __init__(self, units: tuple[Unit, ...], integer: frozenset[Unit]) -> None:
         self._parent: dict[ir.Value, ir.Value] = {}
         self._fixed: dict[ir.Value, FixedOutput] = {}
+        self._centered: set[ir.Value] = set()
         self._moved: set[ir.Value] = set()
         self._constants: dict[ir.Value, list[ir.Value]] = {}
         self.requantized: list[Edge] = []
@@ -119,11 +121,14 @@ class _Groups:
         for unit in chosen:
             for value in (*unit.data.values(), *unit.outputs):
                 self._parent.setdefault(value, value)
+            if unit.rule is not None and unit.rule.centered:
+                self._centered.update(unit.data.values())
             if unit.rule is not None and unit.rule.fixed_output is not None:
                 self._fixed.update(dict.fromkeys(unit.outputs, unit.rule.fixed_output))
         for unit in chosen:
             if unit.rule is not None and unit.rule.same_scale:
                 self._share(unit)
+        self._centered = {self._root(value) for value in self._centered}
 
     def members(self) -> Iterator[tuple[ir.Value, ...]]:
         """The groups, in graph order."""
@@ -134,6 +139,10 @@ class _Groups:
 
     def fixed_of(self, value: ir.Value) -> FixedOutput | None:
         return self._fixed.get(self._root(value))
+
+    def is_centered(self, value: ir.Value) -> bool:
+        """Whether a reader takes no zero point of what shares parameters with ``value``."""
+        return self._root(value) in self._centered
 
     def sources(self, members: tuple[ir.Value, ...]) -> tuple[ir.Value, ...]:
         """Members whose values are not copies of other members' values."""

@@ -2,8 +2,9 @@
 
 The plugin reads a QuantizeLinear/DequantizeLinear pair as its own FakeQuantize and gives the operators below integer
 kernels.  Activations may have a zero point everywhere but in transposed convolutions and in products of two
-activations, which stay float with one.  Where no result lies on a tie, these kernels compute the integers that the
-graph says.  A sum behind a convolution is fused into it and rounded once, so the convolution's own result has no pair.
+activations, which stay float with one: queries and keys have none.  Where no result lies on a tie, these kernels
+compute the integers that the graph says.  A sum behind a convolution is fused into it and rounded once, so the
+convolution's own result has no pair.
 
 Weights have 7 bits unless 8 are asked for.  x86 without VNNI adds two products of an unsigned and a signed byte in 16
 bits, and saturates: 2 × 255 × 64 fits, 2 × 255 × 127 does not.
@@ -32,6 +33,11 @@ _INT8: Mapping[str, OpRule] = {
     "Resize.nearest": OpRule(data=(0,), same_scale=True),
 }
 
+_SCORES: Mapping[str, OpRule] = {
+    "MatMul.scores": OpRule(data=(0, 1), constants=False, float_output=True, centered=True)
+}
+"""Queries times keys, of 8 bits both: only where products of such bytes may be asked for."""
+
 _WEIGHTS: Mapping[int, tuple[int, int]] = {7: (-64, 64), 8: (-127, 127)}
 
 
@@ -55,7 +61,7 @@ def profile(options: ExportOptions, weight_bits: int) -> QuantProfile:
         f"openvino int8, weights of {weight_bits} bits",
         "int8",
         False,
-        _INT8,
+        _INT8 if weight_bits < 8 else {**_INT8, **_SCORES},
         weight_range=_WEIGHTS[weight_bits],
         bias="float32",
         tie_free=True,

@@ -36,6 +36,7 @@ class FakeTarget:
 
 TARGETS = {
     "openvino": FakeTarget("openvino", partial(openvino_profile, weight_bits=8)),
+    "openvino, 7 bits": FakeTarget("openvino", partial(openvino_profile, weight_bits=7)),
     "tflite": FakeTarget("tflite", tflite_profile),
     "onnxruntime": FakeTarget("onnxruntime", onnxruntime_profile),
     "tensorrt": FakeTarget("tensorrt", tensorrt_profile),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from tests.quantization.models import images, model_of, small_cnn
 
@@ -52,16 +52,48 @@ def gated(*behind: onnx.NodeProto, taps: int = 1) -> onnx.ModelProto:
     return model_of(nodes, c, {"x": ["N", 3, 12, 12]}, {"y": ["N", 4, 10, 10]})
 
 
-def rounded(quantized, model: onnx.ModelProto, data: np.ndarray) -> tuple[set[str], object]:
-    result = quantized(model, data, target="openvino")
+def rounded(quantized, model: onnx.ModelProto, data: np.ndarray, target: str = "openvino") -> tuple[set[str], object]:
+    result = quantized(model, data, target=target)
     return set(result.pairs()), result
 
 
 def test_attention_is_float_between_its_dense_layers(quantized) -> None:
     """The inputs of the dense layers are rounded, where they are wanted; nothing that the attention reads or moves."""
-    values, result = rounded(quantized, attention(), TOKENS)
+    values, result = rounded(quantized, attention(), TOKENS, "openvino, 7 bits")
     assert values == {"x", "f"}
-    assert result.snr_db(TOKENS) > 33
+    assert result.snr_db(TOKENS) > 30
+
+
+def test_queries_and_keys_have_no_zero_point_where_their_products_are_integers(quantized) -> None:
+    """Also of all that shares their parameters; values and probabilities are float, and the input has a zero point."""
+    data = TOKENS + np.float32(0.5)
+    values, result = rounded(quantized, attention(), data)
+    zeros = {name: zero for name, (_, zero) in result.pairs().items()}
+    assert values == {"x", "q1", "q2", "q3", "k1", "k2", "k3", "f"}
+    assert {name for name, zero in zeros.items() if zero == 0} >= {"q1", "q2", "q3", "k1", "k2", "k3"}
+    assert zeros["x"] != 0
+    assert result.snr_db(data) > 33
+
+
+def test_what_a_product_of_scores_reads_has_no_zero_point_whoever_else_reads_it(quantized) -> None:
+    """Here the input itself, which dense layers read, too."""
+    model = attention()
+    (scores,) = (node for node in model.graph.node if node.name == "scores")
+    model.graph.node.remove(scores)
+    turned = helper.make_node("Transpose", ["x"], ["xt"], "turned", perm=[0, 2, 1])
+    own = helper.make_node("MatMul", ["x", "xt"], ["s1"], "scores")
+    heads = helper.make_node("Unsqueeze", ["s1", "one"], ["s"], "for all heads")
+    model.graph.initializer.append(numpy_helper.from_array(np.array([1]), "one"))
+    for place, node in enumerate((turned, own, heads)):
+        model.graph.node.insert(place, node)
+    soft = next(node for node in model.graph.node if node.name == "softmax")
+    model.graph.node.remove(soft)
+    model.graph.node.insert(2, helper.make_node("Softmax", ["s1"], ["p1"], "softmax", axis=-1))
+    model.graph.node[3].input[0], model.graph.node[3].output[0] = "p1", "p"
+    data = TOKENS + np.float32(0.5)
+    _, result = rounded(quantized, model, data)
+    assert result.pairs()["x"][1] == result.pairs()["xt"][1] == 0
+    assert result.snr_db(data) > 30
 
 
 def test_targets_that_do_not_write_float_round_there(quantized) -> None:
