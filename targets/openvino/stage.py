@@ -23,7 +23,7 @@ from convertkit.targets.openvino.inspection import kernels
 from convertkit.targets.openvino.integers import hold_integers
 from convertkit.targets.openvino.ir import keep_ties_in_order, write_ir
 from convertkit.targets.openvino.padded_averages import write_as_convolutions
-from convertkit.targets.openvino.products import products_of_activations
+from convertkit.targets.openvino.products import fold_zero_points, products_of_activations
 from convertkit.targets.openvino.readme import readme
 from convertkit.targets.openvino.repeated_pairs import drop_repeated_pairs
 from convertkit.targets.openvino.rows import write_scans
@@ -66,6 +66,7 @@ class WriteIr:
         write_as_convolutions(model)
         drop_repeated_pairs(model)
         make_unsigned(model, signed=products_of_activations(model))
+        fold_zero_points(model)
         drop_zero_points(model)
         self.tolerance = _tolerance(model)
         path = workdir / "model.xml"

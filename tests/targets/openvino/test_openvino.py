@@ -189,6 +189,13 @@ def test_without_our_passes_openvino_computes_other_integers(layer, pass_, tmp_p
     assert differing(model, artifact) > 0.1
 
 
+def test_no_zero_point_is_subtracted_before_a_dense_layer(tmp_path):
+    graph = Layers()
+    artifact, _ = written(graph.model(product(graph, graph.pair("x", IN, 17))), tmp_path)
+    nodes = openvino.Core().read_model(artifact.path).get_ordered_ops()
+    assert "Subtract" not in {node.get_type_name() for node in nodes}
+
+
 def test_an_average_that_ends_outside_is_refused(tmp_path):
     def outside(b: Layers, x: str) -> str:
         return b.add("AveragePool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1], count_include_pad=1,
