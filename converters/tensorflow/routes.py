@@ -19,7 +19,8 @@ import tensorflow as tf
 import tf2onnx
 
 from convertkit.artifact import Array
-from convertkit.converters.tensorflow import handlers as _registered  # noqa: F401 - tf2onnx keeps the registry
+from convertkit.converters.tensorflow import handlers as _handlers  # noqa: F401 - tf2onnx keeps the registry
+from convertkit.converters.tensorflow import resizing as _resizing  # noqa: F401 - likewise
 from convertkit.converters.tensorflow.loading import Loaded
 from convertkit.converters.tensorflow.loops import with_recurrent_operators
 from convertkit.converters.tensorflow.numbering import renumber
@@ -99,9 +100,9 @@ def _by_tf2onnx(job: Job) -> ir.Model:
 
 def translated(loaded: Loaded) -> Translated:
     """What tf2onnx makes of a signature, whose dynamic dimensions stay dynamic; ``ConvertKitError`` where it fails."""
-    definition, inputs, outputs = loaded.freeze()
     with _quiet():
         try:
+            definition, inputs, outputs = loaded.freeze()
             proto, _ = tf2onnx.convert.from_graph_def(definition, input_names=inputs, output_names=outputs, opset=OPSET)
         except _TOOL_ERRORS as error:
             raise ToolError(f"tf2onnx fails: {_sentence(error)}") from error
@@ -162,9 +163,7 @@ def _by_stablehlo(job: Job) -> ir.Model:
         raise Unsupported("the StableHLO bridge reads SavedModels, not frozen graphs")
     sizes = [job.shapes[end.name] for end in loaded.inputs]
     if any(isinstance(size, str) for shape in sizes for size in shape):
-        named = list(dict.fromkeys(size for shape in sizes for size in shape if isinstance(size, str)))
-        flags = " ".join(f"--static {name}=SIZE" for name in named)
-        raise Unsupported(f"the StableHLO bridge needs fixed sizes: {flags}")
+        raise Unsupported("the StableHLO bridge needs fixed sizes")
     from convertkit.converters.tensorflow import bridge
 
     with _quiet():

@@ -38,6 +38,26 @@ _CHECKPOINTS = frozenset({"SaveV2", "RestoreV2", "MergeV2Checkpoints"})
 _TABLES = ("HashTable", "LookupTable", "MutableDenseHashTable", "InitializeTable")
 
 
+_CHANCE = frozenset(
+    """
+    RandomStandardNormal RandomUniform RandomUniformInt TruncatedNormal ParameterizedTruncatedNormal Multinomial
+    RandomGamma RandomPoisson RandomPoissonV2 RandomShuffle StatefulStandardNormalV2 StatefulTruncatedNormal
+    StatefulUniform StatefulUniformFullInt StatefulUniformInt StatefulRandomBinomial NonDeterministicInts
+    """.split()
+)
+_WRITES = ("Assign", "ResourceScatter", "ResourceApply", "ScatterUpdate", "ScatterAdd", "StackPush", "QueueEnqueue")
+
+
+def told_changes(nodes: Iterable[Node]) -> str:
+    """The first operator that may give another result on the same input, as refusals name it; empty without one."""
+    for node in nodes:
+        if node.op in _CHANCE:
+            return f"{node.name} ({node.op}) draws random numbers"
+        if node.op.startswith(_WRITES):
+            return f"{node.name} ({node.op}) changes a variable"
+    return ""
+
+
 def refuse_dangerous(path: Path, graph: Graph, tensors: Iterable[str], trusted: bool) -> list[str]:
     """Raise ``Untrusted`` where the graph reaches beyond the model; gives what was let pass by trust."""
     reaching = [node for node in graph.everything() if node.op in _REACHES_OUT]

@@ -27,14 +27,17 @@ class TensorFlowService:
         tf.config.threading.set_inter_op_parallelism_threads(1)
         self._loaded: Loaded | None = None
         self._translated: routes.Translated | None = None
+        self._changes = ""
 
     def open_saved_model(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
         """Load a SavedModel's signature; gives inputs and outputs as [name, shape, dtype]."""
+        self._changes = params["changes"]
         self._loaded = load_saved_model(Path(params["path"]), params["signature"], params["tags"], params["shapes"])
         return self._described()
 
     def open_graph_def(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
         """Load a frozen graph; ``inputs`` and ``outputs`` are empty where they are to be found."""
+        self._changes = params["changes"]
         self._loaded = load_graph_def(Path(params["path"]), params["inputs"], params["outputs"], params["shapes"])
         return self._described()
 
@@ -65,6 +68,7 @@ class TensorFlowService:
         count = params["feeds"]
         feeds = [{e.name: arrays[f"{index}/{e.name}"] for e in loaded.inputs} for index in range(count)]
         expected = [self._outputs(feed) for feed in feeds]
+        self._refuse_changing(feeds[0], expected[0])
         to, made, self._translated = Path(params["to"]), self._translated, None
         job = routes.Job(loaded, params["shapes"], feeds, expected, to, params["made_by"], made)
         refusals = []
@@ -75,7 +79,19 @@ class TensorFlowService:
                 refusals.append((route.name, error))
                 continue
             return Reply({"route": route.name, "refused": [f"{name}: {error}" for name, error in refusals]})
-        raise _combined(refusals)
+        raise _combined(refusals, job)
+
+    def _refuse_changing(self, feed: dict[str, Array], before: dict[str, Array]) -> None:
+        """Raise ``Unsupported`` for a model that changes a variable or draws, where a second call shows it."""
+        if not self._changes:
+            return
+        after = self._outputs(feed)
+        if all(np.array_equal(before[name], after[name], equal_nan=before[name].dtype.kind in "fc") for name in before):
+            return
+        raise Unsupported(
+            f"{self._changes}, so that two calls on the same input differ and nothing can be verified",
+            ways_out=("a signature that takes what it draws, or what it keeps, as an input",),
+        )
 
     def _opened(self) -> Loaded:
         if self._loaded is None:
@@ -103,7 +119,10 @@ def sentence(error: Exception) -> str:
     return lines[0][:300] if lines else type(error).__name__
 
 
-def _combined(refusals: list[tuple[str, ConvertKitError]]) -> ConvertKitError:
-    """All routes' reasons as one refusal."""
+def _combined(refusals: list[tuple[str, ConvertKitError]], job: routes.Job) -> ConvertKitError:
+    """All routes' reasons as one refusal, with the flags that open the route of fixed sizes."""
     told = "; ".join(f"{name}: {str(error).splitlines()[0]}" for name, error in refusals)
-    return Unsupported(f"no route from this model to ONNX gives the same results: {told}")
+    sizes = dict.fromkeys(size for shape in job.shapes.values() for size in shape if isinstance(size, str))
+    flags = " ".join(f"--static {name}={1 if name == 'batch' else 'SIZE'}" for name in sizes)
+    ways = (f"{flags}: StableHLO's route reads fixed sizes",) if flags and job.loaded.path else ()
+    return Unsupported(f"no route from this model to ONNX gives the same results: {told}", ways_out=ways)

@@ -40,7 +40,8 @@ def open_saved_model(folder: Path, options: ExportOptions, notes: tuple[str, ...
     tensors = [end.tensor for end in signature.outputs]
     passed = safety.refuse_dangerous(folder, saved.graph, tensors, "pyfunc" in options.trust)
     safety.refuse_inexpressible(signature, saved.graph.behind(iter(tensors)))
-    params = {"path": str(folder), "signature": signature.key, "tags": saved.tags}
+    changes = safety.told_changes(saved.graph.behind(iter(tensors)))
+    params = {"path": str(folder), "signature": signature.key, "tags": saved.tags, "changes": changes}
     return TensorFlowSource(folder, "savedmodel", "open_saved_model", params, options, (*notes, *_trusted(passed)))
 
 
@@ -53,7 +54,8 @@ def open_graph_def(path: Path, options: ExportOptions) -> TensorFlowSource:
     for name in (*inputs, *outputs):
         if name.partition(":")[0] not in graph.nodes:
             raise UsageError(f"{path}: the graph has no node {name!r}")
-    params = {"path": str(path), "inputs": inputs, "outputs": outputs}
+    changes = safety.told_changes(graph.nodes.values())
+    params = {"path": str(path), "inputs": inputs, "outputs": outputs, "changes": changes}
     return TensorFlowSource(path, "graphdef", "open_graph_def", params, options, _trusted(passed))
 
 

@@ -129,7 +129,7 @@ class Loop:
         if self.node.op_type == "Scan":
             arguments = [*values, *(b.gather(tensor, inner[0], 0) for tensor in scanned)]
         else:
-            arguments = [b.cast(inner[0], "int64"), inner[2], *values]
+            arguments = [self._counter(b, inner[0]), inner[2], *values]
         scope = Scope(
             b, {**dict(zip(self.body.inputs, arguments, strict=True)), **dict(zip(outside, captured, strict=True))}
         )
@@ -143,6 +143,11 @@ class Loop:
         outputs = [count, inner[1], going, *results[:carried], *chain(*rows), *scanned, *captured]
         subgraph.outputs = _distinct(b, outputs, inner)
         return index
+
+    def _counter(self, b: Builder, count: Tensor) -> Tensor:
+        """What the body sees: of one axis where tf2onnx has declared it so, as ONNX Runtime gives it, too."""
+        wide, declared = b.cast(count, "int64"), self.body.inputs[0].shape
+        return b.reshape(wide, (1,)) if declared is not None and len(declared) == 1 else wide
 
     def _scalar(self, x: Tensor) -> Tensor:
         return self._scalar_in(self.b, x)

@@ -165,9 +165,10 @@ def _slice_at_run_time(
     b: Builder, x: Tensor, starts: Tensor, ends: Tensor, axes: Tensor | None, steps: Tensor | None
 ) -> Tensor:
     """Computed bounds: the kernel counts from the end and clamps as ONNX does, for positive steps."""
-    count = starts.shape[0]
-    places = tuple(range(count)) if axes is None else constant_ints(axes, "the axes")
-    strides = (1,) * count if steps is None else constant_ints(steps, "the steps")
+    if axes is None and starts.shape[0] == DYNAMIC:
+        raise Unsupported("computed starts, of which nothing says how many there are")
+    places = tuple(range(starts.shape[0])) if axes is None else constant_ints(axes, "the axes")
+    strides = (1,) * len(places) if steps is None else constant_ints(steps, "the steps")
     if any(stride < 0 for stride in strides) or x.rank > _MAX_SLICED_RANK:
         raise Unsupported("a computed start or end with a negative step, or of more than five axes")
     bounds = []

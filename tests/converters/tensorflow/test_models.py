@@ -12,7 +12,7 @@ import pytest
 
 import convertkit
 from convertkit.converters.tensorflow import converter
-from convertkit.errors import UsageError
+from convertkit.errors import Unsupported, UsageError
 from convertkit.onnx.runner import OnnxRunner
 from convertkit.progress import Silent
 from convertkit.recipe import ExportOptions, InputSpec
@@ -83,6 +83,41 @@ def test_what_tf2onnx_lacks_takes_the_second_route(tmp_path: Path):
     assert report["steps"][0]["options"]["route"] == "StableHLO"
     assert made.artifact.inputs[0].shape == (1, 4)
     assert [note for note in made.notes if note.startswith("the batch is fixed at 1, --static batch=SIZE fixes anoth")]
+
+
+UNSTEADY = """
+import sys
+import tensorflow as tf
+spec = tf.TensorSpec([None, 4], tf.float32, "x")
+class Counting(tf.Module):
+    def __init__(self):
+        self.count = tf.Variable(0.0)
+    @tf.function(input_signature=[spec])
+    def __call__(self, x):
+        return {"y": x + self.count.assign_add(1.0)}
+class Drawing(tf.Module):
+    @tf.function(input_signature=[spec])
+    def __call__(self, x):
+        return {"y": x + tf.random.normal([4])}
+class Seeded(tf.Module):
+    @tf.function(input_signature=[spec])
+    def __call__(self, x):
+        return {"y": x + tf.random.stateless_normal([4], [1, 2])}
+for kind in (Counting, Drawing, Seeded):
+    model = kind()
+    tf.saved_model.save(model, f"{sys.argv[1]}/{kind.__name__}", signatures=model.__call__)
+"""
+
+
+def test_models_that_change_from_call_to_call_are_refused_with_what_does(tmp_path: Path):
+    needs("tf2onnx")
+    subprocess.run([sys.executable, "-c", UNSTEADY, str(tmp_path)], check=True, capture_output=True)
+    says = {"Counting": "AssignAddVariableOp. changes a variable, so", "Drawing": "RandomStandardNormal. draws random"}
+    for kind, words in says.items():
+        with pytest.raises(Unsupported, match=words):
+            convertkit.export(tmp_path / kind, output=tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+    assert convertkit.export(tmp_path / "Seeded", output=tmp_path / "out").report["passed"]
 
 
 ENDS = """

@@ -42,6 +42,19 @@ def test_loop_carries_and_collects():
     case.agree({"x": numbers(3)}, {"x": numbers(3, seed=1)})
 
 
+def test_a_loop_s_counter_bounds_slices():
+    """As tf2onnx writes ``tf.image.crop_and_resize``: a counter of one axis, and a bound that is itself cut from a list."""
+    case = compiled(f"""{HEAD} g (float[4,3] x, int64[4] order) => (float[4,1,3] y)
+        <int64 n = {{4}}, bool go = {{1}}, int64 one = {{1}}, int64[1] rows = {{0}}> {{
+        y = Loop(n, go) <body = b (int64[1] i, bool c) => (bool c2, float[1,3] row) {{
+            c2 = Identity(c)
+            j = Add(i, one)
+            place = Slice(order, i, j)
+            next = Add(place, one)
+            row = Slice(x, place, next, rows) }}> }}""")
+    case.agree(*({"x": numbers(4, 3), "order": np.array(each)} for each in ([2, 0, 3, 1], [1, 1, 0, 3])))
+
+
 def test_loop_that_stops_by_itself():
     case = compiled(f"""{HEAD} g (float[1] x) => (float[1] last)
         <int64 n = {{50}}, bool go = {{1}}, float ten = {{10.0}}> {{

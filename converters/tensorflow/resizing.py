@@ -1,0 +1,119 @@
+"""TensorFlow's ways to resize pictures that ONNX's Resize does not have, registered with tf2onnx.
+
+Bicubic weights come from a table of 1,024 in TensorFlow and are up to 7e-4 from the formula; area has windows of fractions of
+pixels; ``antialias`` and the kernels behind it are ScaleAndTranslate.  All are linear, and separate for rows and
+columns, so that TensorFlow's own kernel, given a unit matrix, tells the weights, and two products with those are the
+resize to the last rounding.  That needs a height and a width that are known.
+
+Imports tf2onnx, and with it TensorFlow, therefore only ever imported in a worker process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from convertkit.artifact import Array
+from convertkit.converters.tensorflow.compat import Resize, tf_op
+
+Resizer = Callable[[Array, Array], Any]
+"""Pictures and a size [height, width] to the resized pictures."""
+_FLOAT = 1
+"""ONNX's element type for float32."""
+
+
+def _known(ctx: Any, node: Any) -> tuple[int, int, int, int] | None:
+    """Height and width before and after, where all four are known."""
+    shape = ctx.get_shape(node.input[0])
+    if not shape or len(shape) != 4 or min(shape[1:3]) < 1 or not node.inputs[1].is_const():
+        return None
+    height, width = (int(each) for each in node.inputs[1].get_tensor_value())
+    return shape[1], shape[2], height, width
+
+
+def _weights(resizer: Resizer, before: int, after: int, *, rows: bool) -> Array:
+    """Weights [after, before] of one axis: what a picture with one 1 in each channel becomes.
+
+    The other axis has its one pixel for itself.
+    """
+    unit = np.eye(before, dtype=np.float32).reshape((1, before, 1, before) if rows else (1, 1, before, before))
+    size = np.array([after, 1] if rows else [1, after], np.int32)
+    with tf.Graph().as_default() as graph:  # tf2onnx is building another
+        resized = resizer(unit, size)
+    with tf.compat.v1.Session(graph=graph) as session:
+        return np.asarray(session.run(resized)).reshape(after, before)
+
+
+def _by_products(ctx: Any, node: Any, rows: Array, columns: Array) -> None:
+    """``columns @ (rows @ pictures)`` in place of ``node``; pictures are [n, height, width, channels]."""
+
+    def op(kind: str, *inputs: str, **attributes: Any) -> str:
+        return str(ctx.make_node(kind, list(inputs), attr=attributes).output[0])
+
+    def constant(name: str, value: Array) -> str:
+        return str(ctx.make_const(f"{node.name}_{name}", value).output[0])
+
+    channels = ctx.get_shape(node.input[0])[3]
+    flat = constant("flat", np.array([0, rows.shape[1], columns.shape[1] * channels if channels > 0 else -1], np.int64))
+    full = constant("full", np.array([0, rows.shape[0], columns.shape[1], channels], np.int64))
+    x = op("Reshape", op("Cast", node.input[0], to=_FLOAT), flat)
+    x = op("Reshape", op("MatMul", constant("rows", rows), x), full)
+    shapes, dtypes, outputs = node.output_shapes, node.output_dtypes, node.output
+    ctx.remove_node(node.name)
+    inputs = [constant("columns", columns), x]
+    ctx.make_node("MatMul", inputs, name=node.name, outputs=outputs, shapes=shapes, dtypes=dtypes)
+
+
+@tf_op(["ResizeBicubic", "ResizeArea"])
+class Weighted(Resize):  # type: ignore[misc]  # tf2onnx has no types
+    """Two products, or tf2onnx's form, which is held against TensorFlow, where a size is not known."""
+
+    @classmethod
+    def version_13(cls, ctx: Any, node: Any, **how: Any) -> None:
+        known = _known(ctx, node)
+        if known is None:
+            cls.version_11(ctx, node, **how)
+            return
+        made = getattr(tf.raw_ops, node.type)
+        flags = {name: bool(node.get_attr_value(name, False)) for name in ("align_corners", "half_pixel_centers")}
+        if node.type == "ResizeArea":
+            del flags["half_pixel_centers"]
+
+        def resizer(pictures: Array, size: Array) -> Any:
+            return made(images=pictures, size=size, **flags)
+
+        height, width, taller, wider = known
+        rows = _weights(resizer, height, taller, rows=True)
+        _by_products(ctx, node, rows, _weights(resizer, width, wider, rows=False))
+
+
+@tf_op("ScaleAndTranslate")
+class ScaleAndTranslate:
+    """``tf.image.resize`` with ``antialias`` or a Lanczos, Gaussian or Mitchell kernel."""
+
+    @classmethod
+    def version_13(cls, ctx: Any, node: Any, **_: Any) -> None:
+        known = _known(ctx, node)
+        if known is None:
+            raise ValueError("ScaleAndTranslate needs pictures of a known height and width")
+        height, width, taller, wider = known
+        # tf.image.resize divides the sizes in the graph; whether this is that quotient the comparison tells
+        ratio = np.array([taller, wider], np.float32) / np.array([height, width], np.float32)
+        scale, shift = (
+            np.asarray(each.get_tensor_value(as_list=False)) if each.is_const() else instead
+            for each, instead in zip(node.inputs[2:4], (ratio, np.zeros(2, np.float32)), strict=True)
+        )
+        kernel = node.get_attr_str("kernel_type") if "kernel_type" in node.attr else "lanczos3"
+        antialias = bool(node.get_attr_value("antialias", True))
+
+        def resizer(axis: int) -> Resizer:
+            scales, shifts = np.ones(2, np.float32), np.zeros(2, np.float32)
+            scales[axis], shifts[axis] = scale[axis], shift[axis]
+            how = {"scale": scales, "translation": shifts, "kernel_type": kernel, "antialias": antialias}
+            return lambda pictures, size: tf.raw_ops.ScaleAndTranslate(images=pictures, size=size, **how)
+
+        rows = _weights(resizer(0), height, taller, rows=True)
+        _by_products(ctx, node, rows, _weights(resizer(1), width, wider, rows=False))
