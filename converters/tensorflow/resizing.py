@@ -1,9 +1,9 @@
 """TensorFlow's ways to resize pictures that ONNX's Resize does not have, registered with tf2onnx.
 
-Bicubic weights come from a table of 1,024 in TensorFlow and are up to 7e-4 from the formula; area has windows of fractions of
-pixels; ``antialias`` and the kernels behind it are ScaleAndTranslate.  All are linear, and separate for rows and
-columns, so that TensorFlow's own kernel, given a unit matrix, tells the weights, and two products with those are the
-resize to the last rounding.  That needs a height and a width that are known.
+Bicubic weights come from a table of 1,024 in TensorFlow and are up to 7e-4 from the formula; area has windows of
+fractions of pixels; ``antialias`` and the kernels behind it are ScaleAndTranslate.  All are linear, and separate for
+rows and columns.  So TensorFlow's own kernel, given a unit matrix, tells the weights, and two products with those are
+the resize to the last rounding.  That needs a height and a width that are known.
 
 Imports tf2onnx, and with it TensorFlow, therefore only ever imported in a worker process.
 """
@@ -45,6 +45,11 @@ def _weights(resizer: Resizer, before: int, after: int, *, rows: bool) -> Array:
         resized = resizer(unit, size)
     with tf.compat.v1.Session(graph=graph) as session:
         return np.asarray(session.run(resized)).reshape(after, before)
+
+
+def _stored(node: Any, instead: Array) -> Array:
+    """A constant's numbers; ``instead`` of what is computed."""
+    return np.asarray(node.get_tensor_value(as_list=False)) if node.is_const() else instead
 
 
 def _by_products(ctx: Any, node: Any, rows: Array, columns: Array) -> None:
@@ -102,10 +107,8 @@ class ScaleAndTranslate:
         height, width, taller, wider = known
         # tf.image.resize divides the sizes in the graph; whether this is that quotient the comparison tells
         ratio = np.array([taller, wider], np.float32) / np.array([height, width], np.float32)
-        scale, shift = (
-            np.asarray(each.get_tensor_value(as_list=False)) if each.is_const() else instead
-            for each, instead in zip(node.inputs[2:4], (ratio, np.zeros(2, np.float32)), strict=True)
-        )
+        scale = _stored(node.inputs[2], ratio)
+        shift = _stored(node.inputs[3], np.zeros(2, np.float32))
         kernel = node.get_attr_str("kernel_type") if "kernel_type" in node.attr else "lanczos3"
         antialias = bool(node.get_attr_value("antialias", True))
 

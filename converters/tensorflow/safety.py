@@ -37,14 +37,12 @@ _CHECKPOINTS = frozenset({"SaveV2", "RestoreV2", "MergeV2Checkpoints"})
 
 _TABLES = ("HashTable", "LookupTable", "MutableDenseHashTable", "InitializeTable")
 
-
-_CHANCE = frozenset(
-    """
+_DRAWING = """
     RandomStandardNormal RandomUniform RandomUniformInt TruncatedNormal ParameterizedTruncatedNormal Multinomial
     RandomGamma RandomPoisson RandomPoissonV2 RandomShuffle StatefulStandardNormalV2 StatefulTruncatedNormal
     StatefulUniform StatefulUniformFullInt StatefulUniformInt StatefulRandomBinomial NonDeterministicInts
-    """.split()
-)
+"""
+_CHANCE = frozenset(_DRAWING.split())
 _WRITES = ("Assign", "ResourceScatter", "ResourceApply", "ScatterUpdate", "ScatterAdd", "StackPush", "QueueEnqueue")
 
 

@@ -92,7 +92,7 @@ def convert(b: Builder, op: hlo.ConvertOp, x: Operand) -> Operand:
     dtype = dtype_of(op.result.type)
     if not isinstance(x, Complex):
         whole = converted(b, x, dtype)
-        return Complex(whole, zeros(whole))
+        return Complex(whole, zeros(b, whole))
     if not is_complex(op.result.type):
         return converted(b, x.re, dtype)
     return Complex(converted(b, x.re, dtype), converted(b, x.im, dtype))

@@ -44,14 +44,15 @@ def complex_dot_general(b: Builder, op: hlo.DotGeneralOp, x: Operand, y: Operand
 
 def pairwise(b: Builder, x: Operand, y: Operand, multiply: Callable[[Tensor, Tensor], Tensor]) -> Complex:
     """A bilinear operation on complex operands from the same on their parts."""
-    a, c = (each if isinstance(each, Complex) else Complex(each, zeros(each)) for each in (x, y))
+    a, c = (each if isinstance(each, Complex) else Complex(each, zeros(b, each)) for each in (x, y))
     re = b.sub(multiply(a.re, c.re), multiply(a.im, c.im))
     return Complex(re, b.add(multiply(a.re, c.im), multiply(a.im, c.re)))
 
 
-def zeros(x: Tensor) -> Tensor:
-    """Zeros of the shape and dtype of ``x``."""
-    return Tensor(np.zeros((), x.dtype.numpy()), (), x.shape, x.dtype, x.extent)
+def zeros(b: Builder, x: Tensor) -> Tensor:
+    """Zeros of the shape and dtype of ``x``, whose sizes may be known to the running model alone."""
+    extent = b.shape_of(x) if None in x.shape else None
+    return Tensor(np.zeros((), x.dtype.numpy()), (), x.shape, x.dtype, extent)
 
 
 def _axes(op: hlo.DotGeneralOp, x_rank: int, y_rank: int) -> tuple[Axes, Axes]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
@@ -33,8 +32,7 @@ def fft(b: Builder, op: hlo.FftOp, x: Operand) -> Operand:
         return _nothing(op)
     if kind == "RFFT":
         assert isinstance(x, Tensor)
-        silent = zeros(x) if None not in x.shape else replace(zeros(x), extent=b.shape_of(x))
-        whole = transformed(b, Complex(x, silent), axes, inverse=False)
+        whole = transformed(b, Complex(x, zeros(b, x)), axes, inverse=False)
         kept = lengths[-1] // 2 + 1
         return Complex(b.take(whole.re, x.rank - 1, 0, kept), b.take(whole.im, x.rank - 1, 0, kept))
     assert isinstance(x, Complex)

@@ -43,7 +43,7 @@ def test_loop_carries_and_collects():
 
 
 def test_a_loop_s_counter_bounds_slices():
-    """As tf2onnx writes ``tf.image.crop_and_resize``: a counter of one axis, and a bound that is itself cut from a list."""
+    """As tf2onnx writes ``tf.image.crop_and_resize``: a counter of one axis, and a bound that is cut from a list."""
     case = compiled(f"""{HEAD} g (float[4,3] x, int64[4] order) => (float[4,1,3] y)
         <int64 n = {{4}}, bool go = {{1}}, int64 one = {{1}}, int64[1] rows = {{0}}> {{
         y = Loop(n, go) <body = b (int64[1] i, bool c) => (bool c2, float[1,3] row) {{
