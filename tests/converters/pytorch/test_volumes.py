@@ -1,4 +1,4 @@
-"""Averages of a size, windows, volumes read at the points of a grid, slices that are reduced: against torch."""
+"""Averages of a size, windows, views by strides, volumes read at points, slices that are reduced: against torch."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from convertkit.converters.pytorch.operators.averages import adaptive_average_pool
 from convertkit.converters.pytorch.operators.missing_ops import substitutes
+from convertkit.converters.pytorch.operators.strided import as_strided
 from convertkit.converters.pytorch.operators.windows import unfolded
 from convertkit.converters.pytorch.routes.exporting import write_program
 from convertkit.errors import Unsupported
@@ -150,3 +151,46 @@ def test_a_number_is_reduced_into_another(tmp_path: Path) -> None:
 
     base, x = torch.tensor(-0.5), torch.tensor(1.5)
     torch.testing.assert_close(as_onnx(Reduced(), (base, x), tmp_path)(base, x), Reduced()(base, x))
+
+
+class Viewed(nn.Module):
+    """Windows of two rows of five that overlap, of what ``prepare`` makes of an input [2, 3, 10]."""
+
+    def __init__(self, prepare: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.prepare = prepare
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.prepare(x * 2).as_strided((3, 2, 5), (7, 3, 2), 4) + 1
+
+
+PREPARED: dict[str, Callable[[Tensor], Tensor]] = {
+    "transposed": lambda x: x.transpose(0, 2),
+    "turned": lambda x: x.permute(1, 2, 0),
+    "a view of a transposed one": lambda x: x.transpose(0, 1).view(3, 2, 5, 2),
+}
+
+
+@pytest.mark.parametrize("prepare", PREPARED.values(), ids=PREPARED)
+def test_elements_are_counted_as_they_lie_in_memory(prepare: Callable[[Tensor], Tensor], tmp_path: Path) -> None:
+    module, x = Viewed(prepare), torch.randn(2, 3, 10, generator=torch.Generator().manual_seed(3))
+    program = torch.export.export(module, (x,), strict=False)
+    assert list(substitutes(program).values()) == [as_strided]
+    torch.testing.assert_close(as_onnx(module, (x,), tmp_path)(x), module(x), rtol=0, atol=0)
+
+
+def test_what_lies_in_row_major_order_is_left_alone() -> None:
+    assert not substitutes(torch.export.export(Viewed(lambda x: x), (torch.randn(2, 3, 10),), strict=False))
+
+
+SLICES: dict[str, Callable[[Tensor], Tensor]] = {
+    "gaps": lambda x: x[:, :, :8],
+    "before it": lambda x: x[1],
+    "behind it": lambda x: x.transpose(1, 2)[:1, :, :2],
+}
+
+
+@pytest.mark.parametrize("prepare", SLICES.values(), ids=SLICES)
+def test_memory_of_other_values_is_refused(prepare: Callable[[Tensor], Tensor], tmp_path: Path) -> None:
+    with pytest.raises(Unsupported, match="as_strided"):
+        as_onnx(Viewed(prepare), (torch.randn(2, 3, 10),), tmp_path)
