@@ -6,22 +6,16 @@ stand in where its library does not load.
 
 from __future__ import annotations
 
-import copy
-import pickle
-import sys
-import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from outside import batches, floats
+from outside_torch import Given, Made, stand_ins
+from outside_torch import make as made_all
 from torch import Tensor, nn
 
-REFUSALS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError, NotImplementedError)
-"""What torch.export raises for a model that it does not take, or not with a dynamic batch."""
-Made = tuple[nn.Module, list[tuple[int, ...]]]
+Maker = Callable[[], tuple[nn.Module, list[tuple[int, ...]]]]
 
 
 class Key(nn.Module):
@@ -61,7 +55,7 @@ class Flow(nn.Module):
         return found
 
 
-def models() -> Mapping[str, Callable[[], Made]]:
+def models() -> Mapping[str, Maker]:
     """Names and what makes a model with the shapes of its inputs."""
     from torchvision import models as m
 
@@ -76,11 +70,11 @@ def models() -> Mapping[str, Callable[[], Made]]:
     }  # fmt: skip
     seg, found = {**bare, "weights_backbone": None, "num_classes": 5}, {**bare, "weights_backbone": None}
 
-    def named(name: str) -> Callable[[], Made]:
+    def named(name: str) -> Maker:
         sizes = [(2, 3, 224, 224)] if name == "alexnet" else plain[name]
         return lambda: (m.get_model(name, weights=None, num_classes=9), sizes)
 
-    def detection(name: str, size: int, **more: Any) -> Callable[[], Made]:
+    def detection(name: str, size: int, **more: Any) -> Maker:
         limits = {"box_score_thresh": 0.0} if "rcnn" in name else {"score_thresh": 0.0}
         few = {"box_detections_per_img": 20} if "rcnn" in name else {"detections_per_img": 20}
         counted = {"num_classes": 4, **limits, **few, **more}
@@ -120,78 +114,20 @@ def models() -> Mapping[str, Callable[[], Made]]:
     }  # fmt: skip
 
 
-def prepared(model: nn.Module) -> nn.Module:
-    """Batch norms that have seen something."""
-    generator = torch.Generator().manual_seed(3)
-    for module in model.modules():
-        mean, var = getattr(module, "running_mean", None), getattr(module, "running_var", None)
-        if isinstance(mean, Tensor) and isinstance(var, Tensor):
-            mean.copy_(torch.randn(mean.shape, generator=generator) * 0.3)
-            var.copy_(torch.rand(var.shape, generator=generator) * 2 + 0.05)
-    return model.eval()
+def makers() -> Mapping[str, Callable[[], Made]]:
+    """What makes each model; detectors have no other batch and no float64, RAFT no other batch."""
 
+    def built(maker: Maker) -> Made:
+        model, shapes = maker()
+        flags = () if isinstance(model, Flow) else ("--input-layout", "nchw")
+        alone = isinstance(model, Detected)
+        return Made(model, [Given(each) for each in shapes], alone or isinstance(model, Flow), alone, flags)
 
-def program(model: nn.Module, args: tuple[Tensor, ...]) -> tuple[Any, bool]:
-    """The exported program, and whether its batch is dynamic."""
-    if not isinstance(model, Detected | Flow):
-        try:
-            batch = torch.export.Dim("batch", min=1, max=64)
-            return torch.export.export(model, args, dynamic_shapes=tuple({0: batch} for _ in args), strict=False), True
-        except REFUSALS as error:
-            print(f"  fixed batch: {type(error).__name__}: {str(error)[:100]!r}")
-    return torch.export.export(model, args, strict=False), False
-
-
-def answers(model: nn.Module, arrays: list[np.ndarray], kind: torch.dtype) -> list[np.ndarray]:
-    """The model's outputs; constants that it makes are of the same precision."""
-    torch.set_default_dtype(kind)
-    try:
-        found = model(*[torch.from_numpy(each).to(kind) for each in arrays])
-    finally:
-        torch.set_default_dtype(torch.float32)
-    return [each.numpy(force=True) for each in torch.utils._pytree.tree_leaves(found)]
-
-
-def one(folder: Path, name: str, maker: Callable[[], Made]) -> None:
-    """NAME.pt2 and NAME.pkl."""
-    torch.manual_seed(sum(map(ord, name)))
-    model, shapes = maker()
-    prepared(model)
-    rows = floats(shapes)
-    exported, dynamic = program(model, tuple(torch.from_numpy(each) for each in rows["noise"]))
-    rows |= batches(shapes, (1, 3)) if dynamic else {}
-    double = None if isinstance(model, Detected) else copy.deepcopy(model).double()
-    told = {
-        kind: {
-            "inputs": arrays,
-            "outs": answers(model, arrays, torch.float32),
-            "double": answers(double, arrays, torch.float64) if double else None,
-        }
-        for kind, arrays in rows.items()
-    }
-    torch.export.save(exported, folder / f"{name}.pt2")
-    flags = ["--input-layout", "nchw"] if "raft" not in name else []
-    (folder / f"{name}.pkl").write_bytes(pickle.dumps({"rows": told, "flags": flags}))
-    print(f"{name}: {[each.shape for each in told['noise']['outs']]}", flush=True)
+    return {name: partial(built, maker) for name, maker in models().items()}
 
 
 def make(folder: Path, names: list[str]) -> None:
-    """Each model that is not there, until eight minutes are over; what torch.export refuses is said."""
-    from convertkit.converters.pytorch.operators import detection
-
-    detection.define()
-    quantized = torch.library.Library("torchvision", "FRAGMENT")
-    quantized.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    torch.set_num_threads(2)
-    began = time.perf_counter()
-    with torch.no_grad():
-        for name, maker in models().items():
-            if (names and name not in names) or (folder / f"{name}.pkl").exists() or (folder / f"{name}.no").exists():
-                continue
-            if time.perf_counter() - began > 400:
-                sys.exit(75)
-            try:
-                one(folder, name, maker)
-            except REFUSALS as error:
-                (folder / f"{name}.no").write_text(f"{type(error).__name__}: {error}")
-                print(f"{name}: {type(error).__name__}: {str(error)[:200]!r}", flush=True)
+    """Each model that is not there."""
+    kept = stand_ins()
+    made_all(folder, names, makers())
+    kept.clear()
