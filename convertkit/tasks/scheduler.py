@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -244,10 +244,14 @@ class Scheduler:
         folder = self._store.folder(node.name)
         self._progress.status(node.task.title)
         node.attempts += 1
-        future = self._executor.submit(f"{node.name}-{node.attempts}", node.task, given, folder)
+        self._running[node] = run = _Run(node, memory, folder)  # known before it begins: Ctrl-C may come between
+        try:
+            run.future = self._executor.submit(f"{node.name}-{node.attempts}", node.task, given, folder)
+        except Exception:
+            del self._running[node]
+            raise
         node.state = State.RUNNING
         self._graph.waiting.discard(node)
-        self._running[node] = run = _Run(node, memory, folder, future)
         self.course.starts(node, node.task.title)
         self._unwatched.append(run)
 
@@ -342,5 +346,5 @@ class _Run:
     node: Node
     memory: int
     folder: Path
-    future: Future[Ran]
+    future: Future[Ran] = field(init=False)
     is_claimed: bool = False

@@ -12,6 +12,7 @@ import pytest
 
 from convertkit.tasks import scheduler as scheduling
 from convertkit.tasks.halting import Halted, Halting
+from convertkit.tasks.local import Local
 from convertkit.workers.process import Worker
 from convertkit.workers.programs import run_to_end
 from tests.tasks.small_tasks import Say
@@ -107,3 +108,26 @@ def test_ctrl_c_ends_what_would_run_for_ever(scheduler, ran, monkeypatch, deaf, 
     assert len(ends) == 1
     assert ran == []
     assert one.is_stopping
+
+
+def test_ctrl_c_while_a_task_begins(scheduler, monkeypatch):
+    """The thread of the task runs already, and whoever started it has not heard of that."""
+    monkeypatch.setattr(scheduling, "_PATIENCE_S", 0.3)
+    begun, ended = threading.Event(), threading.Event()
+
+    class Endless(Say):
+        def run(self, given, context):
+            try:
+                loop(begun.set)
+            finally:
+                ended.set()
+
+    class Interrupted(Local):
+        def submit(self, *given):
+            super().submit(*given)
+            assert begun.wait(60)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), scheduler(executor=Interrupted(1)) as one:
+        one.submit(Endless("endless"))
+    assert ended.wait(60)
