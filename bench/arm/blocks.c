@@ -1,12 +1,14 @@
 /* A plugin for QEMU's user emulation: how often each translation block ran between two markers, and what the data
- * caches missed.  bench/device compiles it and says how it is used (bench/device/emulate.py).
+ * caches missed.  bench/arm/emulator.py compiles it and says how it is used.
  *
- * The emulated program marks a place by getppid(); every marker but the first ends a segment, which is written as
+ * The emulated program marks a place by getppid().  Of MARKS + 1 in a row the first begins to look up addresses in the
+ * caches, every one from the third on ends a segment, and the last ends looking up, too: what a program loads before and
+ * between does not touch the caches, and up to the first mark of all it runs without counters.  A segment is written as
  *   segment N
  *   misses STREAM1 RANDOM1 STREAM2 RANDOM2 STREAM3 RANDOM3     lines that level 1, 2, 3 lacked
  *   BLOCK COUNT                                                for each block that ran
  * and blocks, when they are first seen, as "block N ADDRESS HEX", the bytes of its instructions.
- * Arguments: out=FILE marker=SYSCALL cache1=BYTES:WAYS cache2=BYTES:WAYS cache3=BYTES:WAYS
+ * Arguments: out=FILE marker=SYSCALL marks=MARKS cache1=BYTES:WAYS cache2=BYTES:WAYS cache3=BYTES:WAYS
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,6 +28,7 @@ extern void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *,
 extern void qemu_plugin_register_vcpu_syscall_cb(plugin_id, void (*)(plugin_id, unsigned, int64_t, uint64_t, uint64_t,
                                                                      uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
                                                                      uint64_t));
+extern void qemu_plugin_reset(plugin_id, void (*)(plugin_id));
 extern size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *);
 extern uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *);
 extern struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *, size_t);
@@ -51,7 +54,8 @@ struct cache {
 
 static FILE *out;
 static int64_t marker;
-static int markers, blocks;
+static bool begun, looking;
+static int marks, seen, segments, blocks;
 static struct block *table[1 << 16], **all;
 static struct cache caches[LEVELS];
 static uint64_t streams[STREAMS];
@@ -101,6 +105,8 @@ static void look_up(uint64_t line)
 static void on_memory(unsigned cpu, uint32_t info, uint64_t address, void *unused)
 {
     (void)cpu, (void)unused;
+    if (!looking)
+        return;
     uint64_t last = address + (1ull << qemu_plugin_mem_size_shift(info)) - 1;
     look_up(address >> LINE);
     if (last >> LINE != address >> LINE)
@@ -152,27 +158,46 @@ static void on_block(plugin_id id, struct qemu_plugin_tb *tb)
         qemu_plugin_register_vcpu_mem_cb(qemu_plugin_tb_get_insn(tb, i), on_memory, NO_REGISTERS, READ_OR_WRITE, NULL);
 }
 
+static void on_syscall(plugin_id, unsigned, int64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
+                       uint64_t, uint64_t);
+
+/* What runs from here on is translated anew, with counters. */
+static void with_counters(plugin_id id)
+{
+    qemu_plugin_register_vcpu_tb_trans_cb(id, on_block);
+    qemu_plugin_register_vcpu_syscall_cb(id, on_syscall);
+}
+
+static void write_segment(void)
+{
+    fprintf(out, "segment %d\nmisses", segments++);
+    for (int level = 0; level < LEVELS; level++)
+        fprintf(out, " %llu %llu", (unsigned long long)caches[level].streamed,
+                (unsigned long long)caches[level].random);
+    fputc('\n', out);
+    for (int i = 0; i < blocks; i++)
+        if (all[i]->count)
+            fprintf(out, "%d %llu\n", i, (unsigned long long)all[i]->count);
+    fflush(out);
+}
+
 static void on_syscall(plugin_id id, unsigned cpu, int64_t number, uint64_t a, uint64_t b, uint64_t c, uint64_t d,
                        uint64_t e, uint64_t f, uint64_t g, uint64_t h)
 {
-    (void)id, (void)cpu, (void)a, (void)b, (void)c, (void)d, (void)e, (void)f, (void)g, (void)h;
+    (void)cpu, (void)a, (void)b, (void)c, (void)d, (void)e, (void)f, (void)g, (void)h;
     if (number != marker)
         return;
-    if (markers++) {
-        fprintf(out, "segment %d\nmisses", markers - 2);
-        for (int level = 0; level < LEVELS; level++)
-            fprintf(out, " %llu %llu", (unsigned long long)caches[level].streamed,
-                    (unsigned long long)caches[level].random);
-        fputc('\n', out);
-        for (int i = 0; i < blocks; i++)
-            if (all[i]->count)
-                fprintf(out, "%d %llu\n", i, (unsigned long long)all[i]->count);
-        fflush(out);
-    }
+    if (seen > 1)
+        write_segment();
     for (int level = 0; level < LEVELS; level++)
         caches[level].streamed = caches[level].random = 0;
     for (int i = 0; i < blocks; i++)
         all[i]->count = 0;
+    if (!begun)
+        qemu_plugin_reset(id, with_counters);
+    begun = true;
+    looking = seen < marks;
+    seen = seen == marks ? 0 : seen + 1;
 }
 
 static bool cache_of(const char *text, struct cache *cache)
@@ -196,13 +221,14 @@ int qemu_plugin_install(plugin_id id, const void *info, int count, char **given)
             out = fopen(given[i] + 4, "w");
         else if (!strncmp(given[i], "marker=", 7))
             marker = atoi(given[i] + 7);
+        else if (!strncmp(given[i], "marks=", 6))
+            marks = atoi(given[i] + 6);
         else if (strncmp(given[i], "cache", 5) || given[i][5] < '1' || given[i][5] > '3' || given[i][6] != '=' ||
                  !cache_of(given[i] + 7, &caches[given[i][5] - '1']))
             return -1;
     }
-    if (!out || !marker)
+    if (!out || !marker || marks < 2)
         return -1;
-    qemu_plugin_register_vcpu_tb_trans_cb(id, on_block);
     qemu_plugin_register_vcpu_syscall_cb(id, on_syscall);
     return 0;
 }

@@ -1,9 +1,9 @@
 """Runs inside the emulator: ``calls.py LIST CALLS KERNELS``; calls each file of the list once and CALLS times.
 
 TFLite files are run by LiteRT, ``.onnx`` files by ONNX Runtime on one thread.  KERNELS is ``xnnpack``, or ``builtin``
-for LiteRT's own.  Each of the two is between two calls of getppid(), which
-the plugin counts from and to (``blocks.c``).  Prints a line
-for each file, with the sum of what it computed: so one sees that the emulated kernels are right.
+for LiteRT's own.  A call of getppid() comes before the first call, which is to
+fill the caches, and before and behind each of the two: the plugin counts from there and to there (``blocks.c``).
+Prints a line for each file, with the sum of what it computed: so one sees that the emulated kernels are right.
 """
 
 import os
@@ -78,6 +78,7 @@ def main():
     own = sys.argv[3] == "builtin"
     for path in Path(sys.argv[1]).read_text().splitlines():
         runner = OnnxRuntime(path) if path.endswith(".onnx") else LiteRt(path, own)
+        os.getppid()  # what runs from here on is counted
         runner.call()
         for times in (1, calls) if calls > 1 else (1,):
             os.getppid()

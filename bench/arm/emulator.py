@@ -58,12 +58,12 @@ def counted(paths: Sequence[Path], core: Core, calls: int = 2, kernels: str = "x
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "files").write_text("".join(f"{path.resolve()}\n" for path in paths))
-        printed = _run(core, Path(given).resolve(), folder, (str(calls), kernels))
+        printed = _run(core, Path(given).resolve(), folder, calls, kernels)
         blocks: dict[int, str] = {}
         segments = list(_segments(folder / "counts", blocks))
-    # Segments of a file: one call, what is between, several calls, and the loading of the next file.
-    step = 4 if calls > 1 else 2
-    if len(segments) < step * len(paths) - 1:
+    # Segments of a file: one call, what is between, and several calls.
+    step = _marks(calls) - 1
+    if len(segments) < step * len(paths):
         raise SystemExit(f"the emulated program stopped after {printed.count(chr(10))} files: {printed[-400:]}")
     own = range(0, step * len(paths), step)
     if calls == 1:
@@ -72,13 +72,19 @@ def counted(paths: Sequence[Path], core: Core, calls: int = 2, kernels: str = "x
     return [_difference(segments[place], segments[place + 2], calls - 1, blocks) for place in own], printed
 
 
-def _run(core: Core, root: Path, folder: Path, how: tuple[str, str]) -> str:
+def _marks(calls: int) -> int:
+    """Before and behind one call, and before and behind several."""
+    return 4 if calls > 1 else 2
+
+
+def _run(core: Core, root: Path, folder: Path, calls: int, kernels: str) -> str:
     plugin = folder / "blocks.so"
     subprocess.run(
         [needed("cc"), "-O2", "-shared", "-fPIC", "-o", str(plugin), str(_HERE / "blocks.c")], check=True, text=True
     )
     caches = [f"cache{level + 1}={size}:{ways}" for level, (size, ways) in enumerate(core.caches)]
-    arguments = [f"out={folder / 'counts'}", f"marker={_MARKER[core.architecture]}", *caches]
+    arguments = [f"out={folder / 'counts'}", f"marker={_MARKER[core.architecture]}", f"marks={_marks(calls)}"]
+    arguments += caches
     own = {"PYTHONHASHSEED": "0", "PYTHONPATH": f"{root}/opt/sp"}
     own |= {"PYTHONHOME": f"{root}/usr", "LD_LIBRARY_PATH": ""} if core.architecture == "aarch64" else {}
     prefix = _prefix(core, root, folder) if core.architecture == "aarch64" else None
@@ -88,7 +94,7 @@ def _run(core: Core, root: Path, folder: Path, how: tuple[str, str]) -> str:
     command += ["-plugin", ",".join((str(plugin), *arguments))]
     for key, value in own.items():
         command += ["-E", f"{key}={value}"]
-    command += [str(python), str(_HERE / "calls.py"), str(folder / "files"), *how]
+    command += [str(python), str(_HERE / "calls.py"), str(folder / "files"), str(calls), kernels]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"the emulated program failed ({done.returncode}): {done.stderr[-600:]}")
