@@ -256,12 +256,12 @@ def emulated(core: Core) -> Callable[[Sequence[Row]], list[Found]]:
     return of
 
 
-def nanoseconds(models: Sequence[ModelProto], shape: tuple[int, ...]) -> list[float]:
+def nanoseconds(models: Sequence[ModelProto], shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> list[float]:
     """A quarter of the calls of each model are faster than this; measured in turns on one thread."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = 1, 3
     sessions = [onnxruntime.InferenceSession(model.SerializeToString(), options) for model in models]
-    feed = {"x": np.random.default_rng(1).normal(0, 1, shape).astype(np.float32)}
+    feed = {"x": np.random.default_rng(1).normal(0, 1, shape).astype(dtype)}
     times: list[list[float]] = [[] for _ in sessions]
     for turn in range(ROUNDS + 3):
         for own, session in zip(times, sessions, strict=True):

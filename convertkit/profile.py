@@ -99,10 +99,10 @@ class OpCost:
         return integer, self.float32_call + work * real + elements * self.float32_element
 
 
-def cost_table(path: Path) -> Mapping[str, OpCost]:
-    """The cost table in a TOML file: a table ``cost`` with the fields of :class:`OpCost`, 0 where left out."""
-    rows = tomllib.loads(path.read_text())["cost"]
-    return {kind: OpCost(*(float(row.get(name, 0.0)) for name in _COST_KEYS)) for kind, row in rows.items()}
+def cost_table(path: Path, name: str = "cost") -> Mapping[str, OpCost]:
+    """The cost table in a TOML file: a table ``name`` with the fields of :class:`OpCost`, 0 where left out."""
+    rows = tomllib.loads(path.read_text())[name]
+    return {kind: OpCost(*(float(row.get(key, 0.0)) for key in _COST_KEYS)) for kind, row in rows.items()}
 
 
 def weighted(costs: Sequence[OpCost], weights: Sequence[float]) -> OpCost:

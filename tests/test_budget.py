@@ -141,10 +141,20 @@ def test_an_impossible_budget_leaves_nothing(cnn: Path, tmp_path: Path) -> None:
 
 
 def test_a_latency_needs_a_target_that_knows_one(cnn: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--budget latency=2ms: nothing tells what onnxruntime takes before it runs"):
+    with pytest.raises(UsageError, match="--budget latency=2ms: nothing tells what openvino takes before it runs"):
         convertkit.export(
-            str(cnn), "onnxruntime", output=str(tmp_path / "out"), calib={"x": images(40)}, budget="latency=2ms"
+            str(cnn), "openvino", output=str(tmp_path / "out"), calib={"x": images(40)}, budget="latency=2ms"
         )
+
+
+def test_onnx_runtimes_tables_hold_a_latency_too(cnn: Path, tmp_path: Path) -> None:
+    before = convertkit.bench(cnn, device="arm64-a76").estimated[0].ms
+    result = convertkit.export(
+        str(cnn), "onnxruntime", output=str(tmp_path / "out"), calib={"x": images(40)}, device="arm64-a76",
+        budget=f"latency={0.95 * before:.6f}ms",
+    )  # fmt: skip
+    (after,) = convertkit.bench(result.path, device="arm64-a76").estimated
+    assert after.ms <= 0.95 * before
 
 
 def test_a_latency_is_kept_to_on_the_device(cnn: Path, tmp_path: Path) -> None:

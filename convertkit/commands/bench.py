@@ -14,7 +14,7 @@ _EXAMPLES = examples(
     ("fail where the new one takes more than a tenth longer", "bench old/model.onnx new/model.onnx --max-ratio 1.1"),
     ("keep a baseline, and compare with it later", "bench model.tflite --threads 1 --save baseline.json"),
     ("", "bench model.tflite --threads 1 --compare baseline.json"),
-    ("what TFLite files take on a phone's core, without the phone", "bench old.tflite new.tflite --device arm64-a76"),
+    ("what files take on a phone's core, without the phone", "bench old.tflite new.tflite --device arm64-a76"),
 )
 
 
@@ -28,7 +28,10 @@ _EXAMPLES = examples(
     "--max-ratio", type=float, metavar="X", help="Times as long as is allowed [default with --compare: 1.25]."
 )
 @click.option(
-    "--device", multiple=True, metavar="NAME", help="Estimate TFLite files by a device's cost table; nothing is run."
+    "--device",
+    multiple=True,
+    metavar="NAME",
+    help="Estimate TFLite and ONNX files by a device's cost table; nothing is timed.",
 )
 @json_flag
 @click.pass_obj

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from convertkit.artifact import Artifact
 from convertkit.errors import Unsupported
 from convertkit.findings.values import DeviceTime, Estimates
-from convertkit.operators import CompilingTarget, Estimate, EstimatingTarget, MeasuringTarget, MemoryTarget
+from convertkit.operators import (
+    CompilingTarget,
+    Estimate,
+    EstimatingTarget,
+    InspectingTarget,
+    MeasuringTarget,
+    MemoryTarget,
+)
 from convertkit.recipe import MeasuredDevice
 
 
@@ -29,6 +37,8 @@ def estimates(
         return Estimates((), f"{reason.subject}: {reason.reason}", memory)
     plain = {} if float32 is None else _times(target, float32, measured)
     shown = asked or target.likely_devices
+    if not isinstance(target, InspectingTarget):  # no layers that times could stand beside
+        ours = tuple(replace(each, nodes=()) for each in ours)
     devices = tuple(_device(each, plain.get(each.device), each.device in shown) for each in ours)
     return Estimates(devices, memory=memory)
 

@@ -139,7 +139,10 @@ def _estimates(subject: Subject, float32: Artifact | None) -> Estimates | None:
         return compiled_estimates(target, subject.artifact)
     if not isinstance(target, EstimatingTarget):
         return None
-    return estimates(target, subject.artifact, float32, subject.options.device, subject.options.measured)
+    asked = subject.options.device
+    if not asked and not target.likely_devices and not is_small(subject.artifact):
+        return None
+    return estimates(target, subject.artifact, float32, asked, subject.options.measured)
 
 
 def _has_other_float32(subject: Subject) -> bool:

@@ -161,8 +161,8 @@ def bench(
         save: a file for ``compare`` to read later.
         max_ratio: how much longer than the first one, or than its baseline, an artifact may take: 1.25 for a
             baseline, which is of another hour; beside the first nothing is required without it.
-        device: devices that are not here, such as ``arm64-a76``: a TFLite file is estimated by their cost tables
-            and not run, so that every machine gives the same numbers.
+        device: devices that are not here, such as ``arm64-a76``: TFLite and ONNX Runtime files are estimated by
+            their cost tables and not timed, so that every machine gives the same numbers.
 
     """
     if not artifacts:

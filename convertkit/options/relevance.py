@@ -127,7 +127,8 @@ def _devices_of(target: Target) -> tuple[str, ...]:
 
 
 def _decided_by_device(target: Target, options: ExportOptions) -> bool:
-    if isinstance(target, PrecisionDeviceReader) and options.precision not in target.device_precisions:
+    chosen = options.precision if options.budget is None else None  # a budget chooses the precision, by the device
+    if isinstance(target, PrecisionDeviceReader) and chosen and chosen not in target.device_precisions:
         return False
     return bool(_devices_of(target))
 

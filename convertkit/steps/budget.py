@@ -211,7 +211,9 @@ class _Search:
     def _ms(self, artifact: Artifact) -> float | None:
         if not isinstance(self.target, EstimatingTarget):
             return None
-        found = self.target.estimates(artifact, self.options.device or self.target.likely_devices)
+        found = self.target.estimates(
+            artifact, self.options.device or self.target.likely_devices or self.target.devices[:1]
+        )
         return max(each.ms for each in found)
 
     def _quality(self, artifact: Artifact) -> tuple[float, float | None]:

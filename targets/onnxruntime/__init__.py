@@ -9,9 +9,11 @@ from convertkit.target_options import TargetOption, values
 from convertkit.targets.onnxruntime.devices import DEVICES
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from convertkit.artifact import Artifact
     from convertkit.onnx.providers import Provider
-    from convertkit.operators import Operator
+    from convertkit.operators import Estimate, Operator
     from convertkit.profile import QuantProfile
     from convertkit.stage import BuildContext, Stage
 
@@ -29,6 +31,7 @@ class OnnxRuntimeTarget:
     precisions = ("float32", "fp16", "int8", "w8", "w4")
     runs_here = True
     devices = DEVICES
+    likely_devices = ()
     device_precisions = ("int8",)
     reads = frozenset({"--opset", "--device"})
     options = (
@@ -69,6 +72,12 @@ class OnnxRuntimeTarget:
         from convertkit.onnx.inspection import operators
 
         return operators(artifact.path)
+
+    def estimates(self, artifact: Artifact, devices: Sequence[str]) -> tuple[Estimate, ...]:
+        """What one call takes on each device, by its cost table."""
+        from convertkit.targets.onnxruntime.estimate import estimates
+
+        return estimates(artifact.path, devices)
 
     def providers(self) -> tuple[Provider, ...]:
         """The execution providers that publish which operators they take; TensorRT's asks TensorRT's parser."""

@@ -8,6 +8,10 @@ from convertkit.recipe import ExportOptions
 from convertkit.targets.onnxruntime import target as onnxruntime
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from convertkit.artifact import Artifact
+    from convertkit.operators import Estimate
     from convertkit.profile import QuantProfile
     from convertkit.stage import BuildContext, Stage
 
@@ -26,6 +30,7 @@ class OrtMobileTarget:
     )  # ONNX Runtime writes float16 as float32 on x86; its list of types has no int4
     runs_here = True
     devices = onnxruntime.devices
+    likely_devices = onnxruntime.likely_devices
     device_precisions = onnxruntime.device_precisions
     reads = onnxruntime.reads
     options = ()
@@ -39,6 +44,10 @@ class OrtMobileTarget:
         from convertkit.targets.ort_mobile.stage import WriteOrt
 
         return (WriteOrt(context.options.precision),)
+
+    def estimates(self, artifact: Artifact, devices: Sequence[str]) -> tuple[Estimate, ...]:
+        """What one call takes on each device, by the cost table of the ``onnxruntime`` target."""
+        return onnxruntime.estimates(artifact, devices)
 
 
 target = OrtMobileTarget()

@@ -188,4 +188,4 @@ def test_what_executes_an_artifact_has_three_values(name: str, told: str) -> Non
 
 
 def test_targets_without_tables_estimate_nothing(source: Path, tmp_path: Path) -> None:
-    assert convertkit.export(source, "onnxruntime", output=tmp_path / "out").report["estimates"] is None
+    assert convertkit.export(source, "openvino", output=tmp_path / "out").report["estimates"] is None

@@ -108,11 +108,17 @@ def test_what_makes_no_sense_is_refused(files, how, told) -> None:
         convertkit.bench(files["float"], **how)
 
 
-def test_other_formats_have_no_tables(files) -> None:
+def test_other_formats_have_no_tables(files, tmp_path) -> None:
     with pytest.raises(
-        UsageError, match=r"what onnxruntime takes elsewhere is not estimated; --device .* of android, tflite"
+        UsageError,
+        match=r"what openvino takes elsewhere is not estimated; --device .* of android, onnxruntime, ort-mobile",
     ):
-        convertkit.bench(files["onnx"], device="phone")
+        convertkit.bench(convertkit.export(files["onnx"], "openvino", output=tmp_path / "ir").path, device="phone")
+
+
+def test_a_device_without_a_table_of_the_runtime_is_refused(files) -> None:
+    with pytest.raises(UsageError, match="--device x86-vnni: no device is called so"):
+        convertkit.bench(files["onnx"], device="x86-vnni")
 
 
 def test_an_operator_that_no_table_knows_is_named(tmp_path) -> None:
