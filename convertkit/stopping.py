@@ -5,8 +5,9 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable
+from functools import wraps
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
@@ -14,12 +15,30 @@ if TYPE_CHECKING:
 _CLOSED = getattr(signal, "SIGHUP", signal.SIGTERM)
 """The terminal was closed; Windows has no such signal."""
 _AGAIN_S = 0.05
+P = ParamSpec("P")
+R = TypeVar("R")
+_WHOLE = frozenset({
+    (__name__, "to_its_end"),
+    ("shutil", "rmtree"), ("tempfile", "mkdtemp"), ("tempfile", "__init__"), ("tempfile", "cleanup"),
+})  # fmt: skip
+"""Functions, by module and name, that come to their end before a signal stops the command: what they make or remove
+would be left behind."""
 
 
 def nothing_begun() -> None:
     """Let Ctrl-C end a process that has nothing to clear up as SIGTERM does, without a traceback."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def whole(call: Callable[P, R]) -> Callable[P, R]:
+    """A function that is quick, and that a signal which stops the command does not cut off."""
+
+    @wraps(call)
+    def to_its_end(*given: P.args, **named: P.kwargs) -> R:
+        return call(*given, **named)
+
+    return to_its_end
 
 
 class Stopping:
@@ -62,19 +81,30 @@ class Stopping:
         elif hasattr(signal, "setitimer"):
             signal.setitimer(signal.ITIMER_REAL, 0)
 
-    def _heard(self, number: int, frame: FrameType | None) -> NoReturn:
+    def _heard(self, number: int, frame: FrameType | None) -> None:
         """End the run; a second signal does not disturb what clears up behind the first."""
         for each in self._taken:
             signal.signal(each, signal.SIG_IGN)
         self.number, self._stop = number, KeyboardInterrupt()
         if hasattr(signal, "setitimer"):
             signal.setitimer(signal.ITIMER_REAL, _AGAIN_S, _AGAIN_S)
-        raise self._stop
+            self._again(number, frame)
+        else:
+            raise self._stop
 
     def _again(self, number: int, frame: FrameType | None) -> None:
-        """Raise what was lost, and leave alone who clears up behind it."""
-        if self._stop is not None and not _is_handled(self._stop):
+        """Raise what was not raised yet or was lost, and leave alone who clears up behind it."""
+        if self._stop is not None and not _is_whole(frame) and not _is_handled(self._stop):
             raise self._stop
+
+
+def _is_whole(frame: FrameType | None) -> bool:
+    """Whether a function runs that is to come to its end."""
+    while frame is not None:
+        if (frame.f_globals.get("__name__"), frame.f_code.co_name) in _WHOLE:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _is_handled(stop: BaseException) -> bool:

@@ -87,13 +87,46 @@ except RuntimeError as error:
     print("stopped by", stopping.number)
     time.sleep(0.3)
 """
+REMOVES = """
+import shutil, tempfile
+from pathlib import Path
+
+class Slow(type(Path())):
+    def __fspath__(self):
+        if not heard:
+            heard.append(1)
+            os.kill(os.getpid(), number)
+            time.sleep(0.2)
+        return super().__fspath__()
+
+heard = []
+place = Path(tempfile.mkdtemp())
+(place / "file").touch()
+try:
+    shutil.rmtree(Slow(place))
+    time.sleep(60)
+"""
+WORKS = """
+from pathlib import Path
+from convertkit.delivery import workspaces
+
+def made(place, make=workspaces._made):
+    path = make(place)
+    os.kill(os.getpid(), number)
+    time.sleep(0.2)
+    return path
+
+workspaces._made = made
+try:
+    with workspaces.workspace(Path(sys.argv[2]) / "out"):
+        time.sleep(60)
+"""
 NUMBERS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 
-def said(script, number):
-    return subprocess.run(
-        [sys.executable, "-c", script, str(int(number))], check=False, capture_output=True, text=True, timeout=50
-    )
+def said(script, number, *more):
+    words = [sys.executable, "-c", script, str(int(number)), *map(str, more)]
+    return subprocess.run(words, check=False, capture_output=True, text=True, timeout=50)
 
 
 @pytest.mark.parametrize("number", NUMBERS)
@@ -114,6 +147,17 @@ def test_a_signal_that_a_library_takes_for_an_error():
 def test_what_clears_up_is_not_disturbed(number):
     done = said(BEGINS + CLEARS_UP, number)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"cleared up\nonce\nstopped by {int(number)}\n", "")
+
+
+def test_a_folder_that_is_being_removed_goes():
+    done = said(BEGINS + REMOVES + ENDS + "print(place.exists())", signal.SIGTERM)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"stopped by {signal.SIGTERM:d}\nFalse\n", "")
+
+
+def test_a_folder_of_work_that_is_being_made_goes(tmp_path):
+    done = said(BEGINS + WORKS + ENDS, signal.SIGINT, tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"stopped by {signal.SIGINT:d}\n", "")
+    assert not everything_below(tmp_path)
 
 
 def test_after_the_end_a_signal_ends_the_process_at_once():

@@ -8,7 +8,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from convertkit.delivery.journal import undo
 from convertkit.delivery.ownership import MARK
 from convertkit.delivery.places import Place, place_of
 from convertkit.errors import DeliveryError
+from convertkit.stopping import whole
 
 _MADE = re.compile(rf"\..*{re.escape(MARK)}[a-z0-9_]{{8}}|{re.escape(MARK)}[a-z0-9_]{{8}}")
 """Names that :func:`tempfile.mkdtemp` makes of our prefixes."""
@@ -35,16 +36,10 @@ def workspace(folder: Path) -> Iterator[Workspace]:
 
     Operating-system errors inside (disk full, no permission) become ``DeliveryError``.
     """
-    with disk_errors(folder), parents_of(folder):
+    with disk_errors(folder), parents_of(folder), ExitStack() as stack:
         place = place_of(folder)
         remove_left(place)
-        path, lock = _locked(place)
-        try:
-            yield Workspace(path)
-        finally:
-            if undo(path):
-                shutil.rmtree(path, ignore_errors=True)
-            os.close(lock)
+        yield Workspace(_locked(place, stack))
 
 
 def remove_left(place: Place) -> None:
@@ -74,8 +69,12 @@ def _remove_unlocked(path: Path) -> None:
         os.close(lock)
 
 
-def _locked(place: Place) -> tuple[Path, int]:
-    """A new folder and its lock; another one where a run that cleans up took it for a leftover before it was locked."""
+@whole
+def _locked(place: Place, stack: ExitStack) -> Path:
+    """A new folder, locked, that goes at the end of ``stack``.
+
+    It is another one where a run that cleans up took it for a leftover before it was locked.
+    """
     while True:
         path = _made(place)
         try:
@@ -84,8 +83,17 @@ def _locked(place: Place) -> tuple[Path, int]:
             continue
         fcntl.flock(lock, fcntl.LOCK_EX)
         if path.exists():
-            return path, lock
+            stack.callback(_removed, path, lock)
+            return path
         os.close(lock)
+
+
+@whole
+def _removed(path: Path, lock: int) -> None:
+    """Undo what is half delivered, and end the workspace."""
+    if undo(path):
+        shutil.rmtree(path, ignore_errors=True)
+    os.close(lock)
 
 
 def _made(place: Place) -> Path:
