@@ -2,7 +2,7 @@
 
 ONNX Runtime fuses ``DequantizeLinear → operator → QuantizeLinear`` for the operators below and
 executes everything else as it stands, so the profile lists what is fused.  Activations are signed in
-the graph that all targets share; what is delivered is unsigned (:mod:`unsigned`).  Where x86 has no
+the graph that all targets share; what is delivered is mostly unsigned (:mod:`unsigned`).  Where x86 has no
 VNNI, ONNX Runtime's u8×s8 kernels cut sums at 16 bits; weights are chosen so that none is cut (``byte_sums``).
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from convertkit.profile import WEIGHTED, OpCost, OpRule, QuantProfile, cost_table, weighted
 from convertkit.recipe import ExportOptions
 from convertkit.targets.forms.devices import machines_of, named
-from convertkit.targets.onnxruntime.devices import DEVICES, known
+from convertkit.targets.onnxruntime.devices import MACHINES, known
 
 _COSTS = Path(__file__).with_name("costs")
 _LEAST_GAIN = 0.3
@@ -120,6 +120,6 @@ def costs_for(devices: Sequence[str]) -> Mapping[str, OpCost]:
 
 
 @cache
-def costs(machine: str = DEVICES[0]) -> Mapping[str, OpCost]:
+def costs(machine: str = MACHINES[0]) -> Mapping[str, OpCost]:
     """The committed cost table of a machine."""
     return cost_table(_COSTS / f"{machine}.toml")

@@ -17,7 +17,7 @@ from convertkit.onnx.unsigned import has_cut_sums, make_unsigned, widen_weights
 from convertkit.stage import FLOAT32, Stage, Tolerance
 from convertkit.targets.onnxruntime import IR_VERSIONS
 from convertkit.targets.onnxruntime.borders import keep_zero_borders
-from convertkit.targets.onnxruntime.devices import known
+from convertkit.targets.onnxruntime.devices import known, signed_on
 from convertkit.targets.onnxruntime.dynamic import make_dynamic
 from convertkit.targets.onnxruntime.exponentials import keep_small_exponentials
 from convertkit.targets.onnxruntime.foldable import make_foldable
@@ -66,13 +66,14 @@ class DeliverOnnx:
     """Writes ``model.onnx``; lowered to ``opset`` and with the ``ir_version`` in its head where these are asked for.
 
     ``precision`` says which forms a quantized model gets; one that came quantized and is only delivered keeps its own.
-    ``devices`` say of an int8 one which products quantize what they read.
+    ``devices`` say of an int8 one which products quantize what they read; for some devices activations stay
+    signed.
 
     The tolerance is that of what the last model computes, not of what was asked for: a source may be quantized already.
     """
 
     name = "onnxruntime"
-    version = "9"
+    version = "10"
     accepts = frozenset({"onnx"})
     produces = "onnxruntime"
 
@@ -110,7 +111,7 @@ class DeliverOnnx:
         self.tolerance = tolerance_of(model)
         if self._opset is not None:
             model = at_opset(model, self._opset)
-        if self._precision == "int8":
+        if self._precision == "int8" and not signed_on(self._devices):
             make_unsigned(model)
         if self._any_cpu and has_cut_sums(model):
             make_unsigned(model)

@@ -14,7 +14,7 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.inspection import operators
 from convertkit.targets.onnxruntime import as_fused as fusing
 from convertkit.targets.onnxruntime.as_fused import as_fused
-from convertkit.targets.onnxruntime.devices import DEVICES
+from convertkit.targets.onnxruntime.devices import MACHINES
 from convertkit.targets.onnxruntime.estimate import estimates, prices
 from convertkit.targets.onnxruntime.fused_kinds import _ROWS, Priced, priced
 from tests import onnx_models
@@ -61,7 +61,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, convertkit.Resul
             for name, (target, how) in ways.items()}  # fmt: skip
 
 
-@pytest.mark.parametrize("machine", DEVICES)
+@pytest.mark.parametrize("machine", MACHINES)
 def test_every_row_that_an_operator_may_have_has_a_price(machine: str) -> None:
     table = prices(machine)
     rows = {*_ROWS.values(), "ReduceMean.maps", "Resize", "Resize.interpolated", "Mul.gated", "LayerNormalization"}
