@@ -46,6 +46,7 @@ NAMES = {
     "transformers": "transformers 5, small models of many families, random weights",
     "keras": "keras.applications and Keras layers, random weights",
     "onnx": "ONNX files as other exporters and older opsets write them",
+    "sklearn": "scikit-learn as skl2onnx writes it",
     "jax": "JAX and Flax NNX, as `jax.export` writes them",
     "tensorflow": "SavedModels and .h5 of Keras layers and plain TensorFlow functions",
 }
