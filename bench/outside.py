@@ -194,7 +194,7 @@ def row_of(source: Path, kept: Path, targets: Sequence[str], flags: Sequence[str
     row: dict[str, Any] = {"name": kept.stem, "exit": code, "s": round(time.perf_counter() - began, 1)}
     for target in targets:
         folder = out / target if len(targets) > 1 else out
-        if any(word in said for word in ("Traceback", "internal error")) or code not in (0, 1, 2, 3):
+        if any(word in said for word in ("Traceback", "internal error", "the worker (")) or code not in (0, 1, 2, 3):
             verdict, reason = "fault", said[-1500:]
         elif not (folder / "manifest.json").exists():
             verdict, reason = "refused", said[-1500:]

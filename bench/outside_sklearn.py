@@ -58,8 +58,10 @@ def estimators() -> Mapping[str, Callable[[], Any]]:
         "linear-svc": svm.LinearSVC,
         "neighbours-classifier": lambda: neighbors.KNeighborsClassifier(3),
         "neighbours-regressor": lambda: neighbors.KNeighborsRegressor(3, weights="distance"),
-        "perceptrons-classifier": lambda: neural_network.MLPClassifier(hidden_layer_sizes=(8,), max_iter=60, random_state=0),
-        "perceptrons-regressor": lambda: neural_network.MLPRegressor(hidden_layer_sizes=(8, 5), activation="tanh", max_iter=60, random_state=0),
+        "perceptrons-classifier": lambda: neural_network.MLPClassifier(
+            hidden_layer_sizes=(8,), max_iter=60, random_state=0),
+        "perceptrons-regressor": lambda: neural_network.MLPRegressor(
+            hidden_layer_sizes=(8, 5), activation="tanh", max_iter=60, random_state=0),
         "bayes": naive_bayes.GaussianNB,
         "kmeans": lambda: cluster.KMeans(4, n_init=2, random_state=0),
         "mixture": lambda: mixture.GaussianMixture(3, random_state=0),
