@@ -293,8 +293,11 @@ def _with_free_batch(
         return fixed, fixed, []
     for freed in () if prober.subject.fixed else variants:
         try:
-            for turn, size in turns((example_sizes(freed, fixed), *further_sizes(freed)))[-2:]:
+            example = example_sizes(freed, fixed)
+            for turn, size in turns((example, *further_sizes(freed)))[-2:]:
                 prober.run(freed, size, turn)
+            if example.get(BATCH) != 1:  # which the verification uses
+                prober.run(freed, {**example, BATCH: 1}, 0)
             check_samples(prober, freed, own)
         except (SourceError, Stays) as error:
             reason = reason or str(error)

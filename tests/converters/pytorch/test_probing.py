@@ -45,6 +45,7 @@ def _flag(name: str, *shape: int | str, dtype: str | None = None) -> Mapping[str
     ("name", "shapes", "note"),
     [
         ("odd_models:OnlyOne", {"x": (1, 3, 4)}, "the batch is fixed at 1, as in the example"),
+        ("test_probing:Strided", {"x": (2, 4, 6)}, "the batch is fixed at 2, as in the example"),
         ("odd_models:Rewriting", {"x": ("N", 4)}, "the batch is dynamic, as dimension N"),
         ("state_models:Broadcast", {"x": ("N", 4), "state.h": ("N", 3)}, "the batch is dynamic"),
         ("state_models:Ring", {"x": ("N", 2, 5), "state.past": ("N", 2, 3)}, "the batch is dynamic"),
@@ -67,6 +68,15 @@ def test_what_is_free_and_what_is_state(name: str, shapes: dict[str, tuple[int |
     description, _ = _described(name)
     assert _shapes(description) == shapes
     assert note in " ".join(description.notes)
+
+
+class Strided(state_models.Seeded):
+    """Counts elements of two samples, which one alone does not have and several do."""
+
+    example_inputs = (torch.zeros(2, 4, 6),)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(x).as_strided((5, 6), (8, 1)) * 2
 
 
 class Mixed(state_models.Seeded):
