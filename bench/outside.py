@@ -42,7 +42,7 @@ _PLACE = re.compile(r"/[\w./-]*/(?=[\w-]+\.\w+)")
 """Folders in front of files, which reasons name."""
 NAMES = {
     "torchvision": "torchvision 0.28, random weights",
-    "timm": "timm 1.0, a small model of each family, random weights",
+    "timm": "timm 1.0, small models, random weights",
     "transformers": "transformers 5, small models of many families, random weights",
     "keras": "keras.applications and Keras layers, random weights",
     "onnx": "ONNX files as other exporters and older opsets write them",
