@@ -13,6 +13,7 @@ from typing import Any
 from convertkit.artifact import Artifact, sha256_of
 from convertkit.errors import GateError, SourceError, UsageError
 from convertkit.looking.estimating import Estimated, estimated, operator_table
+from convertkit.looking.first_call import in_new_process
 from convertkit.looking.opened import opened, size_of
 from convertkit.looking.tables import Shown, Table
 from convertkit.looking.timing import as_run, node_table, one_feed, prepared, profile, runner_of
@@ -21,7 +22,6 @@ from convertkit.stage import Feed
 from convertkit.telemetry import without_telemetry
 from convertkit.text import size_text
 from convertkit.turns import Interval, exactly, in_turns, interval, quantiles_ms, ratio, yardstick
-from convertkit.workers.process import Worker
 
 SCHEMA = 1
 MAX_RATIO = 1.25
@@ -223,8 +223,7 @@ def _measured(names: list[str], threads: int | None, seconds: float) -> tuple[tu
 
 
 def _one(name: str, artifact: Artifact, feed: Feed, times: Mapping[str, Any], threads: int | None) -> Measured:
-    with Worker("convertkit.looking.first_call:FirstCall") as worker:
-        first = worker.call("measure", {"model": name, "threads": threads}, dict(feed)).value
+    first = in_new_process(name, threads, feed)
     p50, p90, p99 = quantiles_ms(times[name], _AT)
     return Measured(
         name,

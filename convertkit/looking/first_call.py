@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 from convertkit.artifact import Array
-from convertkit.workers.process import Reply
+from convertkit.stage import Feed
+from convertkit.workers.process import Reply, Worker
+
+
+def in_new_process(model: str, threads: int | None, feed: Feed) -> dict[str, Any]:
+    """:meth:`FirstCall.measure` in a worker; what that has in its temporary folder goes also where it is killed."""
+    with (
+        tempfile.TemporaryDirectory(prefix="convertkit-call-", ignore_cleanup_errors=True) as place,
+        Worker("convertkit.looking.first_call:FirstCall", env={"TMPDIR": place}) as worker,
+    ):
+        found: dict[str, Any] = worker.call("measure", {"model": model, "threads": threads}, dict(feed)).value
+    return found
 
 
 class FirstCall:

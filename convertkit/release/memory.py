@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from convertkit.errors import UsageError
+from convertkit.looking.first_call import in_new_process
 from convertkit.looking.opened import opened
 from convertkit.looking.timing import as_run, one_feed
 from convertkit.release import golden
 from convertkit.result import Result
-from convertkit.stage import Feed
 from convertkit.state import with_state
-from convertkit.workers.process import Worker
 
 GATE = "peak_memory"
 
@@ -34,13 +33,7 @@ def peak_memory(result: Result, vectors: Path | None) -> int | None:
         except UsageError:
             return None
         feed = one_feed(artifact) if vectors is None else with_state(artifact, golden.read(vectors)[0].inputs)
-    return in_new_process(folder, feed)
-
-
-def in_new_process(model: str, feed: Feed) -> int | None:
-    """Bytes that a process which has done nothing else needs more at its peak; None where the system tells nothing."""
-    with Worker("convertkit.looking.first_call:FirstCall") as worker:
-        found = worker.call("measure", {"model": model, "threads": None}, dict(feed)).value["memory_bytes"]
+    found = in_new_process(folder, None, feed)["memory_bytes"]
     return None if found is None else int(found)
 
 
