@@ -41,8 +41,9 @@ class Prices:
         return max(self.node, sum(self._part(each) for each in parts))
 
     def _part(self, part: Priced) -> float:
+        """Where no kernel of integers was measured, that of floats stands for it."""
         integer, real = self.rows[part.row].times(part.work, part.elements)
-        return integer if part.integer else real
+        return (integer or real) if part.integer else real
 
 
 @cache

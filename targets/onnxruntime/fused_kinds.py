@@ -13,6 +13,11 @@ from convertkit.targets.onnxruntime.as_fused import WAYS_OUT
 
 _FAST_TAPS = 25
 _BYTES = frozenset({ir.DataType.INT8, ir.DataType.UINT8})
+_FUSED: Mapping[str, str] = {
+    "FusedConv": "Conv", "NhwcFusedConv": "Conv", "FusedGemm": "Gemm", "QGemm": "Gemm", "FusedMatMul": "MatMul",
+    "NhwcMaxPool": "MaxPool",
+}  # fmt: skip
+_OF_BYTES = ("QLinear", "NhwcMaxPool")
 _FREE = frozenset({
     "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Shape", "Size", "Dropout", "Constant", "Range",
 })  # fmt: skip
@@ -51,7 +56,7 @@ class Priced:
 def priced(node: ir.Node) -> tuple[Priced, ...]:
     """What a node computes, in rows; empty for what keeps its bytes, ``Unsupported`` for what no row stands for."""
     kind = node.op_type.removeprefix("QLinear")
-    kind = {"FusedConv": "Conv", "FusedGemm": "Gemm", "QGemm": "Gemm", "FusedMatMul": "MatMul"}.get(kind, kind)
+    kind = _FUSED.get(kind, kind)
     if kind in _FREE:
         return ()
     if kind in _PRODUCTS:
@@ -79,7 +84,7 @@ def _plain(node: ir.Node, row: str) -> Priced:
     written = sum(map(_elements, node.outputs))
     read = 0 if row == "Slice" else max((_elements(value) for value in _data(node)), default=0)
     moved = row in ("QuantizeLinear", "Slice", "Transpose", "Resize", "Resize.interpolated", "Concat", "MaxPool")
-    integer = _is_integer(node.outputs[0]) if moved else node.op_type.startswith("QLinear")
+    integer = node.op_type.startswith(_OF_BYTES) or (moved and _is_integer(node.outputs[0]))
     return Priced(row, integer and row != "QuantizeLinear", float(max(written, read)))
 
 

@@ -137,6 +137,28 @@ def test_what_is_too_large_is_refused(source: Path, monkeypatch: pytest.MonkeyPa
         as_fused(source)
 
 
+@pytest.mark.parametrize(
+    ("op", "found"),
+    [
+        ("NhwcMaxPool", Priced("MaxPool", True, 70.0)),
+        ("QLinearAdd", Priced("Add", True, 70.0)),
+        ("QLinearSoftmax", Priced("Softmax", True, 70.0)),
+        ("Relu", Priced("Relu", False, 70.0)),
+    ],
+)
+def test_kernels_of_bytes_are_known_by_their_names(op: str, found: Priced) -> None:
+    """ONNX Runtime does not tell the types of what they write."""
+    node = ir.Node("com.microsoft", op, [ir.val("a", None, (2, 35))])
+    node.outputs[0].name, node.outputs[0].shape = "y", ir.Shape((2, 35))
+    assert priced(node) == (found,)
+
+
+def test_an_integer_kernel_without_a_price_takes_what_floats_take() -> None:
+    table = prices("arm64-a76")
+    real, whole = (table.nanoseconds([Priced("Softmax", each, 1e5)]) for each in (False, True))
+    assert whole == real > table.node
+
+
 def test_a_product_that_quantizes_what_it_reads_takes_that_too() -> None:
     read, weight = (ir.val(name, ir.DataType.FLOAT, shape) for name, shape in (("a", (5, 7)), ("b", (7, 3))))
     weight.const_value = ir.tensor(np.zeros((7, 3), np.int8))
