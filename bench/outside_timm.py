@@ -17,7 +17,7 @@ SIDES = {
         test_efficientnet_gn test_efficientnet_ln test_nfnet test_resnet test_mambaout gcresnext26ts
         poolformer_s12 poolformerv2_s12 convformer_s18 caformer_s18 convmixer_768_32 cpubone_b0
         cs3darknet_focus_s csatv2 cspnext_tiny densenet121 dla46_c dpn48b ese_vovnet19b_slim edgenext_xx_small
-        efficientformerv2_s0 efficientvit_b0 fasternet_t0 fastvit_t8 lcnet_035 mobilenetv3_small_050
+        efficientvit_b0 fasternet_t0 fastvit_t8 lcnet_035 mobilenetv3_small_050
         mobilenetv4_conv_small_035 focalnet_tiny_srf ghostnet_050 ghostnetv2_100 ghostnetv3_050 hardcorenas_a
         hgnetv2_b0 hrnet_w18_small inception_next_atto inception_resnet_v2 lcnetv2_small legacy_seresnet18
         legacy_xception lowformer_b0 mobilevit_xxs mobilevitv2_050 nextvit_small pvt_v2_b0 pvt_v2_b2_li rdnet_tiny
@@ -29,7 +29,7 @@ SIDES = {
         efficientnet_lite0 tf_efficientnet_b0 efficientnet_es cs3sedarknet_l
         resnet18d""",
     96: "inception_v3 inception_v4 nasnetalarge pnasnet5large",
-    224: """efficientformer_l1 efficientvit_m0 convit_tiny visformer_tiny tnt_s_legacy_patch16_224
+    224: """efficientformer_l1 efficientformerv2_s0 efficientvit_m0 convit_tiny visformer_tiny tnt_s_legacy_patch16_224
         pit_ti_distilled_224 vit_tiny_r_s16_p8_224""",
 }
 """Models that take any size, by the side of their picture, or that take one."""

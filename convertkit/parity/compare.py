@@ -154,6 +154,7 @@ class Power:
         self._low, self._high = math.inf, -math.inf
         self._first: Array | None = None
         self._varies = False
+        self._moved: list[float] = []
         self._discrete = True
 
     def add(self, reference: Array, feed: str) -> None:
@@ -184,6 +185,8 @@ class Power:
             reference, self._first, equal_nan=reference.dtype.kind in "fc"
         )
         self._varies |= not same
+        if reference.shape == self._first.shape and reference.dtype.kind not in "OUST":
+            self._moved.append(0.0 if same else _farthest(self._first, reference))
 
     def _told_odd(self) -> str:
         if len(self._odd) < self._feeds:
@@ -203,8 +206,20 @@ class Power:
         if self._low == self._high:
             return "constant"
         if not (self._discrete or self._choices) and self._finite >= _ENOUGH_ELEMENTS and self._at_edge == self._finite:
-            return "saturated: every element is at an end of the range"
+            return self._at_the_ends()
         return "ok"
+
+    def _at_the_ends(self) -> str:
+        if self._moved and max(self._moved) <= AT_EDGE * (self._high - self._low):
+            return "constant but for rounding: no element changes by 0.1 % of the range from input to input"
+        return "saturated: every element is at an end of the range"
+
+
+def _farthest(one: Array, other: Array) -> float:
+    """By how much an element differs between arrays of one shape; infinite where values are not finite."""
+    with np.errstate(invalid="ignore"):
+        moved = float(np.abs(_real(one) - _real(other)).max(initial=0.0))
+    return moved if math.isfinite(moved) else math.inf
 
 
 def listed(feeds: Sequence[str]) -> str:

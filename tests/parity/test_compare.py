@@ -75,6 +75,10 @@ def test_swapped_channels_fail_although_every_value_is_there():
         ([np.zeros((1, 9)), np.full((1, 9), 1e-9)], "all but zero"),
         ([np.full((1, 9), np.nan)] * 2, "not finite"),
         ([np.eye(9)[:1], np.eye(9)[3:4]], "saturated"),
+        ([np.eye(9)[:1], np.eye(9)[:1] + 1e-4, np.eye(9)[:1]], "constant but for rounding"),
+        ([np.eye(9)[:1], np.eye(9)[:1] + 1e-4, np.eye(9)[3:4]], "saturated"),
+        ([np.eye(9)[:1], np.eye(9)[:1] + 1e-4, np.eye(9)[:2] + 1e-4], "constant but for rounding"),
+        ([np.eye(9)[:1], np.eye(9)[3:5]], "saturated"),
         ([np.zeros((0, 3))] * 2, "empty"),
     ],
 )
