@@ -35,6 +35,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from page_rows import latest, merged, section
 
+from convertkit.onnx.onnxruntime_compat import ERRORS
+
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements" / "outside.md"
 NEAR, OWN = 1e-4, 16.0
 LIMIT_S = 420
@@ -98,6 +100,13 @@ def runner(
             return signature(**feed)
 
     def run(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        counts = {array.shape[0] if array.ndim else 0 for array in arrays}
+        if len(counts) > 1 or {each["shape"][0] if each["shape"] else 0 for each in inputs} != {1}:
+            return at_once(arrays)  # else the batch was fixed at 1
+        samples = [at_once([array[i : i + 1] for array in arrays]) for i in range(max(counts))]
+        return [np.concatenate(parts) if parts[0].ndim else parts[0] for parts in zip(*samples, strict=True)]
+
+    def at_once(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         feed = {
             each["name"]: np.transpose(array, each["perm"]) if each["perm"] else array
             for each, array in zip(inputs, arrays, strict=True)
@@ -162,7 +171,7 @@ def judged(
     for name, row in data.items():
         try:
             got = run(row["inputs"])
-        except (RuntimeError, ValueError, TypeError, LookupError) as error:
+        except (*ERRORS, ValueError, TypeError, LookupError) as error:
             wrong.append(f"{name}: {type(error).__name__}: {str(error)[:120]}")
             continue
         if least_db is None:

@@ -27,6 +27,6 @@ def through_tensorflow(path: Path, options: ExportOptions, workdir: Path, reason
         "Python code stored in the file was trusted (--trust lambda)",
         f"Keras on TensorFlow wrote a SavedModel; not taken: Keras on JAX: {str(reason).splitlines()[0]}",
     )
-    source = open_saved_model(folder, options, notes)
+    source = open_saved_model(folder, options, workdir, notes)
     source.artifact = replace(source.artifact, path=path, sha256=sha256_of(path))
     return source

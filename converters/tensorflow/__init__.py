@@ -38,7 +38,7 @@ class TensorFlowConverter:
 
         folder = saved_model_folder(Path(source))
         if folder is not None:
-            return open_saved_model(folder, options)
+            return open_saved_model(folder, options, workdir)
         return open_graph_def(Path(source), options)
 
 

@@ -18,6 +18,12 @@ from convertkit.converters.tensorflow import compat
 from convertkit.converters.tensorflow.loading import Loaded
 from convertkit.errors import ToolError
 
+_PLACE = re.compile(r'fused\["(\w+):", "([^"@]+)')
+_BROKEN = re.compile(r"'[\w.]+' op (.+)")
+_TYPES = re.compile(r" must be .* but got ")
+"""The long list of types that an operand may have."""
+_LISTS = "tf_type.variant<tensor"
+_LONGEST = 300
 _KEY = re.compile(r'tf_saved_model\.index_path = \["([^"]*)"\]')
 
 
@@ -25,6 +31,18 @@ def stablehlo_of(loaded: Loaded, shapes: Mapping[str, Sequence[int | str]]) -> b
     """The signature as a StableHLO module for inputs of these fixed sizes; raises what the bridge raises."""
     text = ":".join(",".join(str(size) for size in shapes[name]) for name in _input_order(loaded))
     return compat.stablehlo_of(loaded.path, loaded.signature, loaded.tags, text)
+
+
+def told(error: Exception) -> str:
+    """What the bridge says in one line: the first node that it names, and what is wrong there."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = lines[0] if lines else type(error).__name__
+    if not (place := _PLACE.search(said)):
+        return said[:_LONGEST]
+    reason = found[1] if (found := _BROKEN.search(said)) else said.rpartition("): ")[2]
+    if _LISTS in reason:
+        reason = "it hands on a list of tensors, which StableHLO does not have"
+    return f"{place[2]} ({place[1]}): {_TYPES.sub(' is ', reason)[:_LONGEST]}"
 
 
 def onnx_of(module: bytes, loaded: Loaded, shapes: Mapping[str, Sequence[int | str]]) -> ir.Model:

@@ -19,18 +19,23 @@ DTYPES = {
     9: "int64", 10: "bool", 14: "bfloat16", 17: "uint16", 18: "complex128", 19: "float16", 20: "resource",
     21: "variant", 22: "uint32", 23: "uint64",
 }  # fmt: skip
+STANDARD_ERROR = "stderr"
 INIT_OP = "__saved_model_init_op"
 _MAX_BYTES = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One operator: ``inputs`` as the graph names them, ``functions`` that its attributes call."""
+    """One operator: ``inputs`` as the graph names them, ``functions`` that its attributes call.
+
+    ``prints_to`` is the stream that the operator writes to where it has that attribute as plain text, else "?".
+    """
 
     name: str
     op: str
     inputs: tuple[str, ...]
     functions: tuple[str, ...]
+    prints_to: str = STANDARD_ERROR
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +154,17 @@ def _graph(data: memoryview) -> Graph:
 def _node(data: memoryview) -> Node:
     inputs = tuple(bytes(each).decode(errors="replace") for each in wire.messages(data, 3))
     called: list[str] = []
-    for value in wire.mapping(data, 5).values():
+    attributes = wire.mapping(data, 5)
+    for value in attributes.values():
         called += [wire.text(each, 1) for each in wire.messages(value, 10)]
         called += [wire.text(each, 1) for each in wire.messages(wire.message(value, 1), 9)]
-    return Node(wire.text(data, 1), wire.text(data, 2), inputs, tuple(called))
+    stream = _plain_text(attributes["output_stream"]) if "output_stream" in attributes else STANDARD_ERROR
+    return Node(wire.text(data, 1), wire.text(data, 2), inputs, tuple(called), stream)
+
+
+def _plain_text(value: memoryview) -> str:
+    """An attribute's text; "?" where it is, or is also, something else, such as what a caller fills in."""
+    return wire.text(value, 2) if [number for number, _, _ in wire.fields(value)] == [2] else "?"
 
 
 def _signature(key: str, data: memoryview) -> Signature:

@@ -21,6 +21,7 @@ import tf2onnx
 from convertkit.artifact import Array
 from convertkit.converters.tensorflow import handlers as _handlers  # noqa: F401 - tf2onnx keeps the registry
 from convertkit.converters.tensorflow import resizing as _resizing  # noqa: F401 - likewise
+from convertkit.converters.tensorflow import rounding_ranges as _ranges  # noqa: F401 - likewise
 from convertkit.converters.tensorflow.loading import Loaded
 from convertkit.converters.tensorflow.loops import with_recurrent_operators
 from convertkit.converters.tensorflow.numbering import renumber
@@ -170,7 +171,7 @@ def _by_stablehlo(job: Job) -> ir.Model:
         try:
             module = bridge.stablehlo_of(loaded, job.shapes)
         except _TOOL_ERRORS as error:
-            raise ToolError(f"TensorFlow's StableHLO bridge fails: {_sentence(error)}") from error
+            raise ToolError(f"TensorFlow's StableHLO bridge fails: {bridge.told(error)}") from error
     return bridge.onnx_of(module, loaded, job.shapes)
 
 

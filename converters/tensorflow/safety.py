@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from convertkit.converters.tensorflow.graph import Graph, Node, Signature
+from convertkit.converters.tensorflow.graph import STANDARD_ERROR, Graph, Node, Signature
 from convertkit.errors import Unsupported, Untrusted
 
 _OPERATORS = """
@@ -58,7 +58,7 @@ def told_changes(nodes: Iterable[Node]) -> str:
 
 def refuse_dangerous(path: Path, graph: Graph, tensors: Iterable[str], trusted: bool) -> list[str]:
     """Raise ``Untrusted`` where the graph reaches beyond the model; gives what was let pass by trust."""
-    reaching = [node for node in graph.everything() if node.op in _REACHES_OUT]
+    reaching = [node for node in graph.everything() if node.op in _REACHES_OUT and not _only_prints(node)]
     reaching += [node for node in graph.behind(iter(tensors)) if node.op in _CHECKPOINTS]
     found = sorted({node.op for node in reaching})
     if found and not trusted:
@@ -67,6 +67,11 @@ def refuse_dangerous(path: Path, graph: Graph, tensors: Iterable[str], trusted: 
             "  try   --trust pyfunc, if you trust whoever made the model to run code on this machine"
         )
     return found
+
+
+def _only_prints(node: Node) -> bool:
+    """Whether this is ``tf.print`` to the terminal or a log, not to a file; no output waits for it."""
+    return node.op == "PrintV2" and (node.prints_to in ("stdout", STANDARD_ERROR) or node.prints_to.startswith("log("))
 
 
 def refuse_inexpressible(signature: Signature, nodes: Iterable[Node]) -> None:

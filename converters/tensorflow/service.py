@@ -5,6 +5,8 @@ Imports TensorFlow, therefore only ever imported in a worker process.
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,17 +44,22 @@ class TensorFlowService:
         return self._described()
 
     def needs_sizes(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
-        """Why only the route that reads fixed sizes is left; empty where tf2onnx translates the model.
+        """Why only the route that reads fixed sizes is left; empty where tf2onnx's result computes the same.
 
-        What it made is kept for the conversion.
+        ``params`` and ``arrays`` are those of ``convert``; the folder of ``to`` is made and removed.  What tf2onnx
+        made is kept for the conversion.
         """
-        loaded = self._opened()
-        if not loaded.path:
-            return Reply("")
+        loaded, to = self._opened(), Path(params["to"])
         try:
             self._translated = routes.translated(loaded)
+            to.parent.mkdir()
+            routes.ROUTES[0].convert(self._job({**params, "made_by": ""}, arrays))
+        except SourceError:  # the model itself fails on the feed, which the conversion tells of
+            return Reply("")
         except ConvertKitError as error:
             return Reply(str(error).splitlines()[0])
+        finally:
+            shutil.rmtree(to.parent, ignore_errors=True)
         return Reply("")
 
     def run(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
@@ -64,13 +71,9 @@ class TensorFlowService:
 
         ``shapes`` has a name where a dimension stays dynamic; ``feeds`` arrays are ``<index>/<input>``.
         """
-        loaded = self._opened()
-        count = params["feeds"]
-        feeds = [{e.name: arrays[f"{index}/{e.name}"] for e in loaded.inputs} for index in range(count)]
-        expected = [self._outputs(feed) for feed in feeds]
-        self._refuse_changing(feeds[0], expected[0])
-        to, made, self._translated = Path(params["to"]), self._translated, None
-        job = routes.Job(loaded, params["shapes"], feeds, expected, to, params["made_by"], made)
+        job = self._job(params, arrays)
+        self._translated = None
+        self._refuse_changing(job.feeds[0], job.expected[0])
         refusals = []
         for route in routes.ROUTES:
             try:
@@ -81,11 +84,19 @@ class TensorFlowService:
             return Reply({"route": route.name, "refused": [f"{name}: {error}" for name, error in refusals]})
         raise _combined(refusals, job)
 
-    def _refuse_changing(self, feed: dict[str, Array], before: dict[str, Array]) -> None:
+    def _job(self, params: dict[str, Any], arrays: dict[str, Array]) -> routes.Job:
+        """What a route is given, with what the model itself gives for the feeds."""
+        loaded = self._opened()
+        feeds = [{e.name: arrays[f"{index}/{e.name}"] for e in loaded.inputs} for index in range(params["feeds"])]
+        expected = [self._outputs(feed) for feed in feeds]
+        to, made = Path(params["to"]), self._translated
+        return routes.Job(loaded, params["shapes"], feeds, expected, to, params["made_by"], made)
+
+    def _refuse_changing(self, feed: Mapping[str, Array], before: Mapping[str, Array]) -> None:
         """Raise ``Unsupported`` for a model that changes a variable or draws, where a second call shows it."""
         if not self._changes:
             return
-        after = self._outputs(feed)
+        after = self._outputs(dict(feed))
         if all(np.array_equal(before[name], after[name], equal_nan=before[name].dtype.kind in "fc") for name in before):
             return
         raise Unsupported(

@@ -33,8 +33,13 @@ _ROUTE_SEED = 20_011
 """Feeds that choose the route differ from those that prove it."""
 
 
-def open_saved_model(folder: Path, options: ExportOptions, notes: tuple[str, ...] = ()) -> TensorFlowSource:
-    """Read the graph, refuse what may not run, then load the signature; ``notes`` stand before the source's own."""
+def open_saved_model(
+    folder: Path, options: ExportOptions, workdir: Path, notes: tuple[str, ...] = ()
+) -> TensorFlowSource:
+    """Read the graph, refuse what may not run, then load the signature; ``notes`` stand before the source's own.
+
+    What a route is tried with is made in ``workdir`` and removed.
+    """
     saved = read_saved_model(folder)
     signature = chosen(folder, saved, options.signature)
     tensors = [end.tensor for end in signature.outputs]
@@ -42,7 +47,8 @@ def open_saved_model(folder: Path, options: ExportOptions, notes: tuple[str, ...
     safety.refuse_inexpressible(signature, saved.graph.behind(iter(tensors)))
     changes = safety.told_changes(saved.graph.behind(iter(tensors)))
     params = {"path": str(folder), "signature": signature.key, "tags": saved.tags, "changes": changes}
-    return TensorFlowSource(folder, "savedmodel", "open_saved_model", params, options, (*notes, *_trusted(passed)))
+    tried, told = str(workdir / "tried" / "model.onnx"), (*notes, *_trusted(passed))
+    return TensorFlowSource(folder, "savedmodel", "open_saved_model", {**params, "tried": tried}, options, told)
 
 
 def open_graph_def(path: Path, options: ExportOptions) -> TensorFlowSource:
@@ -117,13 +123,20 @@ class TensorFlowSource:
         older = ("read by TensorFlow 1's loader",) if opened["loader"] == "TensorFlow 1" else ()
         self._notes = [*notes, *older]
         self._static = dict(options.static)
-        if _is_batch_open(specs, self._static) and (because := self._worker.call("needs_sizes", {}).value):
+        if _is_batch_open(specs, self._static) and (because := self._needs_sizes(specs, params)):
             specs = tuple(_of_one(spec) for spec in specs)
             self._notes.append(
                 f"the batch is fixed at 1, --static {BATCH}=SIZE fixes another: {because}, "
                 "and TensorFlow's StableHLO bridge reads fixed sizes"
             )
         self.artifact = Artifact(path, kind, specs, outputs, sha256_of(path))
+
+    def _needs_sizes(self, specs: Sequence[TensorSpec], params: Mapping[str, Any]) -> str:
+        """Why tf2onnx's route with its dynamic batch is not taken; empty where it is."""
+        if "tried" not in params:
+            return ""
+        asked, feeds = _trial([_sized(spec, self._static) for spec in specs])
+        return str(self._worker.call("needs_sizes", {**asked, "to": params["tried"]}, feeds).value)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -169,16 +182,19 @@ class TensorFlowStage:
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         path = workdir / "model.onnx"
         made_by = f"{self.name} {self.version}"
-        specs = [_sized(spec, self._static) for spec in source.inputs]
-        shapes = {spec.name: list(spec.shape) for spec in specs}
-        rng = np.random.default_rng(_ROUTE_SEED)
-        feeds = {f"{i}/{spec.name}": _random(spec, rng) for i in range(_ROUTE_FEEDS) for spec in specs}
-        params = {"to": str(path), "made_by": made_by, "shapes": shapes, "feeds": _ROUTE_FEEDS}
-        reply = self._worker.call("convert", params, feeds).value
+        asked, feeds = _trial([_sized(spec, self._static) for spec in source.inputs])
+        reply = self._worker.call("convert", {**asked, "to": str(path), "made_by": made_by}, feeds).value
         self._route = reply["route"]
         self._notes += [f"route {self._route}; not taken: {reason}" for reason in reply["refused"]]
         inputs, outputs = interface(load_model(path))
         return Artifact(path, "onnx", inputs, outputs, sha256_of(path), made_by)
+
+
+def _trial(specs: Sequence[TensorSpec]) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Shapes and the number of feeds that routes are held against, and the feeds under ``<index>/<input>``."""
+    rng = np.random.default_rng(_ROUTE_SEED)
+    feeds = {f"{i}/{spec.name}": _random(spec, rng) for i in range(_ROUTE_FEEDS) for spec in specs}
+    return {"shapes": {spec.name: list(spec.shape) for spec in specs}, "feeds": _ROUTE_FEEDS}, feeds
 
 
 def _is_batch_open(specs: Sequence[TensorSpec], static: Mapping[str, int]) -> bool:

@@ -14,6 +14,7 @@ import onnxruntime as ort
 from convertkit.artifact import Array, Artifact
 from convertkit.errors import ToolError
 from convertkit.memory import is_large
+from convertkit.onnx.complaints import complaint
 from convertkit.onnx.crashes import ends_the_process
 from convertkit.onnx.onnxruntime_compat import CANNOT_RUN, ERRORS, KERNEL_LACKING, cuts_sums, quantizes_by_thread
 from convertkit.stage import Feed, Outputs, Portable
@@ -84,7 +85,7 @@ class OnnxRunner:
             if (exact := self._widened()) is not None:
                 self._session = ort.InferenceSession(exact, options, providers=["CPUExecutionProvider"])
         except ERRORS as error:
-            refused = ToolError(f"ONNX Runtime does not load {self._artifact.path.name}: {_brief(error)}")
+            refused = ToolError(f"ONNX Runtime does not load {self._artifact.path.name}: {complaint(error)}")
             if self._optimised or not isinstance(error, CANNOT_RUN):
                 raise refused from error
             self._evaluate_instead(error, refused)
@@ -133,7 +134,7 @@ class OnnxRunner:
             values = self._session.run(names, feed)
             return self._tables(names, values) if any(isinstance(value, list) for value in values) else list(values)
         except ERRORS as error:
-            failed = ToolError(f"ONNX Runtime fails on {self._artifact.path.name}: {_brief(error)}")
+            failed = ToolError(f"ONNX Runtime fails on {self._artifact.path.name}: {complaint(error)}")
             if self._optimised or not _lacks_form(error):
                 raise failed from error
             self._evaluate_instead(error, failed)
@@ -162,7 +163,7 @@ class OnnxRunner:
             if self._reference is None:
                 raise refused from error
             self._runtime = f"ONNX's reference evaluator {onnx.__version__}"
-        self.refusal = _brief(error)
+        self.refusal = complaint(error)
 
     def _in_float32(self) -> Bfloats | None:
         """A session of the model with its bfloat16 operators in float32; None where it has none, or does not load."""
@@ -224,8 +225,3 @@ def unread_statistics(model: ir.Model) -> tuple[str, ...]:
 def _lacks_form(error: Exception) -> bool:
     """Whether a kernel refuses a form of its operator at run time, which the type of the error does not tell."""
     return "not supported" in str(error) or isinstance(error, KERNEL_LACKING)
-
-
-def _brief(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:400] if lines else type(error).__name__

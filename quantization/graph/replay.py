@@ -17,6 +17,7 @@ import onnxruntime as ort
 from convertkit.artifact import NEXT_STATE_PREFIX, STATE_PREFIX, Array
 from convertkit.errors import ToolError
 from convertkit.onnx.bfloats import executable
+from convertkit.onnx.complaints import complaint
 from convertkit.onnx.onnxruntime_compat import ERRORS
 from convertkit.onnx.unsigned import uncut
 from convertkit.stage import Feed
@@ -50,7 +51,7 @@ def open_session(model: ir.Model) -> ort.InferenceSession:
             disabled_optimizers=_CRASHES,
         )
     except ERRORS as error:
-        raise ToolError(f"ONNX Runtime does not load the model: {str(error).splitlines()[0][:300]}") from error
+        raise ToolError(f"ONNX Runtime does not load the model: {complaint(error)}") from error
 
 
 def run_all(
@@ -102,5 +103,5 @@ def _answer(session: ort.InferenceSession, outputs: Sequence[str], feed: Feed) -
     try:
         values = session.run(list(outputs), feed)
     except ERRORS as error:
-        raise ToolError(f"ONNX Runtime fails on the float model: {str(error).splitlines()[0][:300]}") from error
+        raise ToolError(f"ONNX Runtime fails on the float model: {complaint(error)}") from error
     return dict(zip(outputs, values, strict=True))

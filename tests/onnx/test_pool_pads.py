@@ -14,6 +14,7 @@ ROWS = {
     "padding counts": ("AveragePool", {"pads": [1, 1, 1, 3], "strides": [1, 2], "count_include_pad": 1}, [1, 1, 1, 2]),
     "maxima": ("MaxPool", {"pads": [0, 1, 3, 3], "strides": [3, 2]}, [0, 1, 1, 2]),
     "dilated": ("MaxPool", {"pads": [0, 1, 3, 3], "strides": [4, 4], "dilations": [2, 2]}, [0, 1, 2, 2]),
+    "steps longer than pads": ("MaxPool", {"pads": [0, 0, 3, 3], "strides": [5, 5]}, [0, 0, 2, 0]),
     "within the kernel": ("MaxPool", {"pads": [0, 0, 2, 2], "strides": [3, 3]}, [0, 0, 2, 2]),
 }
 

@@ -57,6 +57,7 @@ def test_tf2onnx_asks_registered_handlers() -> None:
     assert compat.tf_op is tf_op
     assert {"version_9"} <= set(dir(compat.Select)), "Choose builds on it"
     assert {"version_11"} <= set(dir(compat.Resize)), "Weighted builds on it"
+    assert {"version_10"} <= set(dir(compat.FakeQuantWithMinMaxArgs)), "FakeQuant builds on it"
     definition = tf.compat.v1.GraphDef()
     with tf.Graph().as_default() as graph:
         x = tf.compat.v1.placeholder(tf.float32, [3], name="x")

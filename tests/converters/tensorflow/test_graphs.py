@@ -74,7 +74,7 @@ def test_a_saved_model_is_read_without_tensorflow(tmp_path: Path):
     assert subprocess.run([sys.executable, "-c", read], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("op", ["WriteFile", "ReadFile", "PyFunc", "EagerPyFunc", "SqlDataset", "PrintV2"])
+@pytest.mark.parametrize("op", ["WriteFile", "ReadFile", "PyFunc", "EagerPyFunc", "SqlDataset"])
 def test_operators_that_reach_out_are_refused_even_in_uncalled_functions(tmp_path: Path, op: str):
     graph = graph_def([node("in", "Placeholder"), node("out", "Relu", "in")], {"hidden": [node("n", op)]})
     saved = read_saved_model(saved_model(tmp_path / "m", graph, signature("s")))
@@ -82,6 +82,29 @@ def test_operators_that_reach_out_are_refused_even_in_uncalled_functions(tmp_pat
         refuse_dangerous(tmp_path, saved.graph, ["out:0"], trusted=False)
     assert op in str(caught.value)
     assert refuse_dangerous(tmp_path, saved.graph, ["out:0"], trusted=True) == [op]
+
+
+def prints(value: bytes) -> bytes:
+    return field(1, "n") + field(2, "PrintV2") + field(5, field(1, "output_stream") + field(2, value))
+
+
+@pytest.mark.parametrize("made", [node("n", "PrintV2"), prints(field(2, "stdout")), prints(field(2, "log(info)"))])
+def test_printing_to_the_terminal_is_let_pass(tmp_path: Path, made: bytes):
+    graph = graph_def([node("in", "Placeholder"), made, node("out", "Relu", "in", "^n")])
+    saved = read_saved_model(saved_model(tmp_path / "m", graph, signature("s")))
+    assert refuse_dangerous(tmp_path, saved.graph, ["out:0"], trusted=False) == []
+
+
+@pytest.mark.parametrize(
+    "value",
+    [field(2, "file:///tmp/x"), field(9, "T"), field(2, "stderr") + field(9, "T"), b""],
+    ids=["a file", "what a caller fills in", "both", "nothing"],
+)
+def test_printing_to_a_file_is_refused(tmp_path: Path, value: bytes):
+    graph = graph_def([node("in", "Placeholder"), node("out", "Relu", "in")], {"hidden": [prints(value)]})
+    saved = read_saved_model(saved_model(tmp_path / "m", graph, signature("s")))
+    with pytest.raises(Untrusted, match="PrintV2"):
+        refuse_dangerous(tmp_path, saved.graph, ["out:0"], trusted=False)
 
 
 def test_checkpoint_operators_belong_to_the_saver_only(tmp_path: Path):

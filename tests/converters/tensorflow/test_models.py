@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -83,6 +84,41 @@ def test_what_tf2onnx_lacks_takes_the_second_route(tmp_path: Path):
     assert report["steps"][0]["options"]["route"] == "StableHLO"
     assert made.artifact.inputs[0].shape == (1, 4)
     assert [note for note in made.notes if note.startswith("the batch is fixed at 1, --static batch=SIZE fixes anoth")]
+
+
+BRIDGE = """
+import sys
+import tensorflow as tf
+low, high = tf.constant(-2.0), tf.constant(2.0)
+ways = {
+    "saturation": ((None, 4, 5, 3), lambda x: tf.image.adjust_saturation(tf.nn.sigmoid(x), 0.4)),
+    "scan": ((2, 4, 6), lambda x: tf.scan(lambda a, r: 0.5 * a + r, tf.transpose(x, [1, 0, 2]))),
+    "rounded": ((None, 6), lambda x: (tf.quantization.fake_quant_with_min_max_args(x, -2, 2)
+                                      + tf.quantization.fake_quant_with_min_max_vars(x * 0.7, low, high))),
+    "printed": ((None, 6), lambda x: (tf.print("x is", x), x * 2)[1]),
+}
+for name, (shape, way) in ways.items():
+    model = tf.Module()
+    model.call = tf.function(lambda x: {"y": way(x)}, input_signature=[tf.TensorSpec(shape, name="x")])
+    tf.saved_model.save(model, f"{sys.argv[1]}/{name}", signatures=model.call)
+"""
+
+
+def test_functions_that_tf2onnx_takes_for_others(tmp_path: Path):
+    """Other numbers fix the batch, lists of tensors are refused, ranges are TensorFlow's, and prints go."""
+    needs("tf2onnx")
+    subprocess.run([sys.executable, "-c", BRIDGE, str(tmp_path)], check=True, capture_output=True)
+    made = convertkit.export(tmp_path / "saturation", output=tmp_path / "out")
+    assert made.artifact.inputs[0].shape == (1, 4, 5, 3)
+    assert any("fixed at 1" in note and "output 'y' differs by" in note for note in made.notes)
+    with pytest.raises(Unsupported) as refused:
+        convertkit.export(tmp_path / "scan", output=tmp_path / "out-scan")
+    said = r"scan/while \(StatelessWhile\): it hands on a list of tensors, which StableHLO does not have$"
+    assert re.search(said, str(refused.value).splitlines()[0])
+    for name in ("rounded", "printed"):
+        made = convertkit.export(tmp_path / name, target="tflite", output=tmp_path / f"out-{name}")
+        assert made.passed
+        assert made.artifact.inputs[0].shape == ("batch", 6)
 
 
 UNSTEADY = """

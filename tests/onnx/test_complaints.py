@@ -1,0 +1,51 @@
+"""ONNX Runtime's own messages of small models that fail: the node and the reason stay, its places in C++ go."""
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper
+
+from convertkit.onnx.complaints import complaint
+from convertkit.onnx.onnxruntime_compat import ERRORS
+
+FLOAT, INT32, INT64 = TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64
+POOL = {"kernel_shape": [3, 3], "pads": [3, 3, 0, 0]}
+ROWS = {
+    "by zero": ("Div", {}, {"x": (INT32, [2]), "z": (INT32, [2])}, "node d (Div): Integer division by zero"),
+    "a condition": (
+        "Reshape", {}, {"x": (FLOAT, [4, 3]), "z": (INT64, [1])},
+        "node d (Reshape): The input tensor cannot be reshaped to the requested shape. Input shape:{4,3}, requested "
+        "shape:{4}",
+    ),
+    "no place": (
+        "Gather", {}, {"x": (FLOAT, [0]), "z": (INT64, [1])},
+        "node d (Gather): indices element out of data bounds, idx=0 must be within the inclusive range [0,-1]",
+    ),
+    "loading": ("AveragePool", POOL, {"x": (FLOAT, [1, 1, 8, 8])}, "Pad should be smaller than kernel."),
+    "no kernel": (
+        "Mul", {}, {"x": (TensorProto.BFLOAT16, [4]), "z": (TensorProto.BFLOAT16, [4])},
+        "Could not find an implementation for Mul(14) node with name 'd'",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_the_node_and_the_reason(row):
+    op, attributes, inputs, wanted = ROWS[row]
+    infos = [helper.make_tensor_value_info(name, *each) for name, each in inputs.items()]
+    node = helper.make_node(op, list(inputs), ["y"], name="d", **attributes)
+    result = helper.make_tensor_value_info("y", inputs["x"][0], None)
+    model = helper.make_model(
+        helper.make_graph([node], "g", infos, [result]), opset_imports=[helper.make_opsetid("", 18)], ir_version=8
+    )
+    feed = {name: np.zeros(shape, helper.tensor_dtype_to_np_dtype(kind)) for name, (kind, shape) in inputs.items()}
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    with pytest.raises(ERRORS) as raised:
+        ort.InferenceSession(model.SerializeToString(), options).run(None, feed)
+    assert complaint(raised.value) == wanted
+
+
+@pytest.mark.parametrize(("error", "wanted"), [(RuntimeError(), "RuntimeError"), (RuntimeError("x" * 999), "x" * 400)])
+def test_other_messages_stay(error, wanted):
+    assert complaint(error) == wanted
