@@ -120,3 +120,29 @@ class ScaleAndTranslate:
 
         rows = _weights(resizer(0), height, taller, rows=True)
         _by_products(ctx, node, rows, _weights(resizer(1), width, wider, rows=False))
+
+
+@tf_op("ResizeBilinear")
+class Bilinear(Resize):  # type: ignore[misc]  # tf2onnx has no types
+    """tf2onnx's form, whose factors are large enough for the sizes to be whole.
+
+    7 / 10 in float32 makes 6 of 10 elements by ONNX's rule, which rounds down.  The next float32 moves a value by a
+    last digit.
+    """
+
+    @classmethod
+    def version_13(cls, ctx: Any, node: Any, **how: Any) -> None:
+        known = _known(ctx, node)
+        cls.version_11(ctx, node, **how)
+        if known is None:
+            return
+        height, width, taller, wider = known
+        resize = ctx.get_node_by_name(node.name).inputs[0]
+        factors = np.array([1, 1, _reaching(height, taller), _reaching(width, wider)], np.float32)
+        ctx.replace_input(resize, resize.input[2], ctx.make_const(f"{node.name}_factors", factors).output[0], 2)
+
+
+def _reaching(before: int, after: int) -> np.float32:
+    """The least float32 that, times ``before``, is not below ``after``."""
+    factor = np.float32(after / before)
+    return factor if float(factor) * before >= after else np.nextafter(factor, np.float32(np.inf))

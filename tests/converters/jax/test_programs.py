@@ -140,6 +140,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Any]] = {
     "spectrum": (spectrum, [Arg("N 128")]),
     "complex_result": (lambda x: x * jnp.exp(1j * x), [Arg("N 6")]),
     "complex_weights": (lambda x: jnp.abs(x @ (weight(6, 4) + 1j * weight(6, 4))), [Arg("N 6")]),
+    "complex_by_complex": (
+        lambda x: jnp.abs((x * (1 + 2j)) @ (weight(6, 4) + 1j * weight(6, 4))),
+        [Arg("N 6")],
+    ),
     "random_numbers": (lambda s: jax.random.normal(jax.random.key(s), (40,)), [ints("", 90)]),
     "whole_numbers": (whole_numbers, [ints("N 6", 50)]),
     "bfloat16": (

