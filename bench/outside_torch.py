@@ -16,7 +16,7 @@ import torch
 from outside import floats
 from torch import Tensor, nn
 
-REFUSALS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError, NotImplementedError)
+REFUSALS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError, torch.jit.Error)
 """What torch.export raises for a model that it does not take, or not with a dynamic batch."""
 MASK = 2
 """Integers below two are a mask: its samples end at different places."""
@@ -34,13 +34,14 @@ class Given:
 
 @dataclass(frozen=True)
 class Made:
-    """A module and its inputs; ``fixed`` keeps the batch, ``single`` leaves float64 out."""
+    """A module and its inputs; ``fixed`` keeps the batch, ``single`` leaves float64 out, ``traced`` torch.export."""
 
     model: nn.Module
     inputs: Sequence[Given]
     fixed: bool = False
     single: bool = False
     flags: tuple[str, ...] = ()
+    traced: bool = False
 
 
 def rows(inputs: Sequence[Given], seed: int = 5) -> Rows:
@@ -103,9 +104,10 @@ def program(made: Made, arrays: Sequence[np.ndarray]) -> tuple[Any, bool]:
 def saved(made: Made, arrays: Sequence[np.ndarray], path: Path) -> bool:
     """NAME.pt2, else NAME.pt as a trace; whether the batch is dynamic."""
     try:
-        found, dynamic = program(made, arrays)
-        torch.export.save(found, path.with_name(path.name + ".pt2"))
-        return dynamic
+        if not made.traced:
+            found, dynamic = program(made, arrays)
+            torch.export.save(found, path.with_name(path.name + ".pt2"))
+            return dynamic
     except REFUSALS as error:
         print(f"  traced: {type(error).__name__}: {str(error)[:200]!r}")
     args, named = called(made, arrays, torch.float32)
@@ -174,7 +176,7 @@ def stand_ins() -> list[Any]:
 
 def make(folder: Path, names: Iterable[str], makers: Mapping[str, Callable[[], Made]]) -> None:
     """Each model that is not there, until 400 s are over; what torch refuses is said in NAME.no."""
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
     began, wanted = time.perf_counter(), set(names)
     with torch.no_grad():
         for name, maker in makers.items():

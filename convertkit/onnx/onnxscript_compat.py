@@ -70,15 +70,22 @@ class ExactFoldPass(FoldConstantsPass):  # type: ignore[misc] # untyped
     """The library's constant folding, which forgets that sizes may lie in rows.
 
     It follows sizes through Reshape and takes a Gather of rows, as of ``Reshape(Shape(x), [2, 2])``, for one of sizes.
-    ``keepdims`` of SplitToSequence counts only where no ``split`` is given (ONNX operators, SplitToSequence-11).
+    ``keepdims`` of SplitToSequence counts only where no ``split`` is given (ONNX operators, SplitToSequence-11); where
+    one size for all parts is computed at run time, the library raises, and the node stays.
     """
 
     def process_node(self, node: ir.Node, is_function: bool) -> Replacement | None:
         if node.op_type == "SplitToSequence" and len(node.inputs) > 1 and node.inputs[1] is not None:
             node.attributes.pop("keepdims", None)
+            if _is_computed_number(node.inputs[1]):
+                return None
         replacement: Replacement | None = super().process_node(node, is_function)
         for value in node.outputs:
             are_sizes = isinstance(self._state.get_sym_value(value), ir.Shape)
             if are_sizes and (value.shape is None or len(value.shape) > 1):
                 del self._state.symbolic_value_map[value]
         return replacement
+
+
+def _is_computed_number(value: ir.Value) -> bool:
+    return value.shape is not None and value.shape.rank() == 0 and ir.convenience.get_const_tensor(value) is None

@@ -98,6 +98,19 @@ def test_keepdims_counts_without_a_split_only() -> None:
     assert ReferenceEvaluator(ir.to_proto(model)).run(None, {"x": x})[0].tolist() == x[2:].tolist()
 
 
+def test_parts_of_a_size_that_is_computed_stay_a_sequence() -> None:
+    """As ``torch.split`` by half the batch; the library's evaluator raises for a size that it knows the rank of."""
+    text = (
+        "g (float[n,3] x) => (float[m,3] y) <int64 i = {1}, int64 two = {2}, int64 first = {0}>"
+        "{shape = Shape(x) all = Gather(shape, first) s = Div(all, two)"
+        " a = SplitToSequence<axis = 0, keepdims = 1>(x, s) y = SequenceAt(a, i)}"
+    )
+    model = _model(text)
+    optimize_ir(model, should_fold=lambda node: None)
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    assert ReferenceEvaluator(ir.to_proto(model)).run(None, {"x": x})[0].tolist() == x[2:].tolist()
+
+
 def test_each_evaluator_of_the_library_has_been_looked_at() -> None:
     """A version that brings another one fails here: see whether it is exact, and add it to the list."""
     known = """Abs Add Cast CastLike Concat ConcatFromSequence Dropout Expand Gather Identity If Reshape
