@@ -135,7 +135,7 @@ def noise_shares(expected: Sequence[Array], got: Sequence[Array]) -> Array:
     all feeds, and the worse axis counts: scores beside boxes a thousand times larger weigh the same.
     """
     errors = _errors(expected, got)
-    axes = {1, errors[0].ndim - 1} if errors[0].ndim > 1 else {0}
+    axes = {1, errors[0].ndim - 1} if errors[0].ndim > 1 else set(range(errors[0].ndim))
     ragged = {axis for axis in axes if len({error.shape[axis] for error in errors}) > 1}
     chosen: list[int | None] = [*sorted(axes - ragged)] or [None]
     return np.asarray(np.max([_sliced(expected, errors, axis) for axis in chosen], axis=0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from convertkit.targets.forms.functions import expand_functions
+from convertkit.targets.forms.remainders import write_infinite_divisors
 from convertkit.targets.forms.shifts import write_long_shifts
 from convertkit.targets.forms.unrolled_cells import write_cells
 
@@ -17,3 +18,4 @@ def write_exact_forms(model: ir.Model) -> None:
     expand_functions(model, lambda node: node.op_type not in _BODIES)
     write_cells(model, "IREE", ("GRU", "RNN"))  # it imports LSTM
     write_long_shifts(model)
+    write_infinite_divisors(model)

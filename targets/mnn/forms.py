@@ -7,7 +7,9 @@ import onnx_ir as ir
 from convertkit.targets.forms.functions import expand_functions
 from convertkit.targets.forms.places import from_the_start
 from convertkit.targets.forms.recurrences import RECURRENT, batch_inside, forwards, refuse_ignored
+from convertkit.targets.forms.remainders import write_infinite_divisors
 from convertkit.targets.forms.rounded import write_rounding
+from convertkit.targets.forms.shifts import write_long_shifts
 from convertkit.targets.forms.softplus import write_softplus
 from convertkit.targets.forms.stored import make_stored_real
 from convertkit.targets.forms.words import Words
@@ -45,6 +47,8 @@ def write_forms(model: ir.Model) -> tuple[str, ...]:
         if node.op_type == "Softplus" and not node.domain:
             write_softplus(node)
         write_shapes(node)
+    write_long_shifts(model, holds_signed=True)
+    write_infinite_divisors(model)
     make_stored_real(model)
     write_rounding(model)
     for node in model.graph.all_nodes():

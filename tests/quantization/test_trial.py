@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import onnx
 import pytest
 
+import convertkit
 from convertkit.quantization.search.levels import expected_drop
 from convertkit.quantization.search.quality import Output
-from convertkit.quantization.search.trial import Score, compare
+from convertkit.quantization.search.trial import Score, compare, noise_shares
 
 LOGITS = np.random.default_rng(0).normal(0, 2, (1, 5, 4, 4))
 
@@ -66,3 +70,25 @@ def test_a_sample_that_is_lost_is_not_made_up_for_by_the_others(lost: float, bet
     other[:, 3] += lost
     assert Score(other, 20.0, 0.0, np.full(8, 20.0)).beats(plain) is better
     assert (Score(other, 20.0, 0.0, np.full(8, 20.0)).snr_db > plain.snr_db) is better
+
+
+@pytest.mark.parametrize("shape", [(), (4,), (4, 3)])
+def test_noise_is_a_share_of_the_signal_whatever_the_rank(shape: tuple[int, ...]) -> None:
+    """An output may be one number: it ended in an internal error."""
+    expected, got = [np.full(shape, 2.0), np.full(shape, -2.0)], [np.full(shape, 2.2), np.full(shape, -2.0)]
+    np.testing.assert_allclose(noise_shares(expected, got), [0.01, 0.0], atol=1e-12)
+
+
+def test_a_model_whose_output_is_one_number_is_quantized(tmp_path: Path) -> None:
+    shapes = {"a": [8], "b": [8], "y": []}
+    ports = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name, shape in shapes.items()]
+    graph = onnx.helper.make_graph([onnx.helper.make_node("MatMul", ["a", "b"], ["y"])], "g", ports[:2], ports[2:])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9)
+    onnx.save(model, tmp_path / "product.onnx")
+    rng = np.random.default_rng(5)
+    calib = {name: rng.normal(0, 1, (40, 8)).astype(np.float32) for name in "ab"}
+    made = convertkit.export(
+        tmp_path / "product.onnx", "onnxruntime", output=tmp_path / "out", int8=True, full_integer=True, calib=calib
+    )
+    a, b = (rng.normal(0, 1, 8).astype(np.float32) for _ in range(2))
+    assert made.run({"a": a, "b": b})["y"] == pytest.approx(a @ b, abs=0.1)
