@@ -35,8 +35,9 @@ def scan_of(node: ir.Node) -> Scan | None:
     """A loop as what it carries, None where it may end before its last turn."""
     if node.op_type != "Loop" or node.domain != "" or node.inputs[0] is None:
         return None
-    trips, going = array_of(node.inputs[0]), array_of(node.inputs[1])
-    if going is None and node.inputs[1] is not None:
+    first = node.inputs[1] if len(node.inputs) > 1 else None  # a loop without states need not name it
+    trips, going = array_of(node.inputs[0]), array_of(first)
+    if going is None and first is not None:
         return None
     body = node.attributes["body"].as_graph()
     turn, condition, *before = body.inputs

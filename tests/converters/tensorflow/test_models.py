@@ -95,6 +95,7 @@ ways = {
     "scan": ((2, 4, 6), lambda x: tf.scan(lambda a, r: 0.5 * a + r, tf.transpose(x, [1, 0, 2]))),
     "rounded": ((None, 6), lambda x: (tf.quantization.fake_quant_with_min_max_args(x, -2, 2)
                                       + tf.quantization.fake_quant_with_min_max_vars(x * 0.7, low, high))),
+    "mapped": ((2, 4, 6), lambda x: tf.map_fn(lambda r: tf.reduce_max(r, 0) - r, x)),
     "printed": ((None, 6), lambda x: (tf.print("x is", x), x * 2)[1]),
 }
 for name, (shape, way) in ways.items():
@@ -105,7 +106,7 @@ for name, (shape, way) in ways.items():
 
 
 def test_functions_that_tf2onnx_takes_for_others(tmp_path: Path):
-    """Other numbers fix the batch, lists of tensors are refused, ranges are TensorFlow's, and prints go."""
+    """Other numbers fix the batch, lists of tensors are refused, ranges are as in TensorFlow, prints go."""
     needs("tf2onnx")
     subprocess.run([sys.executable, "-c", BRIDGE, str(tmp_path)], check=True, capture_output=True)
     made = convertkit.export(tmp_path / "saturation", output=tmp_path / "out")
@@ -115,10 +116,10 @@ def test_functions_that_tf2onnx_takes_for_others(tmp_path: Path):
         convertkit.export(tmp_path / "scan", output=tmp_path / "out-scan")
     said = r"scan/while \(StatelessWhile\): it hands on a list of tensors, which StableHLO does not have$"
     assert re.search(said, str(refused.value).splitlines()[0])
-    for name in ("rounded", "printed"):
+    for name, shape in {"rounded": ("batch", 6), "printed": ("batch", 6), "mapped": (2, 4, 6)}.items():
         made = convertkit.export(tmp_path / name, target="tflite", output=tmp_path / f"out-{name}")
         assert made.passed
-        assert made.artifact.inputs[0].shape == ("batch", 6)
+        assert made.artifact.inputs[0].shape == shape
 
 
 UNSTEADY = """
