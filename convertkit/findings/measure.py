@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from convertkit import plugins
-from convertkit.artifact import Artifact, files_of, is_small
+from convertkit.artifact import Artifact, bytes_beside, files_of, is_small
 from convertkit.findings.compressed import sizes
 from convertkit.findings.depth import along_depth
 from convertkit.findings.estimates import compiled_estimates, estimates
@@ -31,6 +31,8 @@ from convertkit.stage import BuildContext, Feed, FeedSource, Runner, Target, exe
 _SMALLER = 0.99
 _LARGEST_BASELINE = 1 << 30
 """Bytes of ONNX, weights beside it included, up to which a float32 form is made to be timed."""
+_UNASKED_BYTES = 32 << 20
+"""Of an artifact, up to which times are estimated that nobody asked for: that may hold the weights several times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +142,8 @@ def _estimates(subject: Subject, float32: Artifact | None) -> Estimates | None:
     if not isinstance(target, EstimatingTarget):
         return None
     asked = subject.options.device
-    if not asked and not target.likely_devices and not is_small(subject.artifact):
-        return None
+    if not asked and not target.likely_devices and bytes_beside(subject.artifact) > _UNASKED_BYTES:
+        return Estimates((), "a file above 32 MiB is estimated by convertkit bench --device")
     return estimates(target, subject.artifact, float32, asked, subject.options.measured)
 
 

@@ -189,3 +189,15 @@ def test_what_executes_an_artifact_has_three_values(name: str, told: str) -> Non
 
 def test_targets_without_tables_estimate_nothing(source: Path, tmp_path: Path) -> None:
     assert convertkit.export(source, "openvino", output=tmp_path / "out").report["estimates"] is None
+
+
+def test_a_large_file_that_nobody_asked_about_is_not_estimated(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ONNX Runtime writes it once more as it fuses it, which holds the weights several times."""
+    monkeypatch.setattr("convertkit.findings.measure._UNASKED_BYTES", source.stat().st_size // 2)
+    told = convertkit.export(source, "onnxruntime", output=tmp_path / "out").report["estimates"]
+    assert (told["devices"], told["lacking"]) == ([], "a file above 32 MiB is estimated by convertkit bench --device")
+    monkeypatch.undo()
+    told = convertkit.export(source, "onnxruntime", output=tmp_path / "small").report["estimates"]
+    assert "arm64-a76" in {each["device"] for each in told["devices"]}
