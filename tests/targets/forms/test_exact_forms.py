@@ -45,8 +45,10 @@ def test_a_count_that_a_runtime_holds_as_below_zero_reaches_the_width():
     for stored in model.graph.initializers.values():
         stored.const_value = ir.tensor(stored.const_value.numpy().astype(np.int8), name=stored.name)
     x, counts = np.array([1, 3, 5, 1, 2, 7], np.int8), np.array([-1, -128, 8, 1, 0, 127], np.int8)
-    found = ReferenceEvaluator(ir.to_proto(model)).run(None, {"x": x, "y": counts})[0]
+    model.graph.outputs.append(next(node for node in model.graph if node.op_type == "Min").outputs[0])
+    found, shifted_by = ReferenceEvaluator(ir.to_proto(model)).run(None, {"x": x, "y": counts})
     assert found.tolist() == [0, 0, 0, 2, 2, 0]
+    assert shifted_by.tolist() == [7, 7, 7, 1, 0, 7]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])

@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 import pytest
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 import convertkit
 from convertkit.errors import Unsupported
 from convertkit.onnx.inspection import operators
 from convertkit.targets.onnxruntime import as_fused as fusing
 from convertkit.targets.onnxruntime.as_fused import as_fused
-from convertkit.targets.onnxruntime.devices import MACHINES
+from convertkit.targets.onnxruntime.devices import MACHINES, error_of
 from convertkit.targets.onnxruntime.estimate import estimates, prices
 from convertkit.targets.onnxruntime.fused_kinds import _ROWS, Priced, priced
 from tests import onnx_models
@@ -165,3 +165,23 @@ def test_a_product_that_quantizes_what_it_reads_takes_that_too() -> None:
     node = ir.Node("com.microsoft", "DynamicQuantizeMatMul", [read, weight])
     node.outputs[0].name, node.outputs[0].shape = "y", ir.Shape((5, 3))
     assert priced(node) == (Priced("QuantizeLinear", False, 35.0), Priced("MatMul", True, 105.0, 50.0))
+
+
+def test_what_the_runtime_adds_counts_beside_the_nodes_of_the_file(tmp_path: Path) -> None:
+    """It computes float16 in float32, with casts that no operator of the file stands for."""
+    nodes = [helper.make_node("Sin", ["x"], ["s"], "sine"), helper.make_node("Exp", ["s"], ["y"], "power")]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT16, [1, 5000]) for name in "xy"]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    path = onnx_models.write(tmp_path, model)
+    fused = as_fused(path).graph
+    assert any(node.op_type == "Cast" for node in fused)
+    (found,) = estimates(path, ["arm64-a76"])
+    table = prices("arm64-a76")
+    assert found.ms * 1e6 == pytest.approx(table.call + sum(table.nanoseconds(priced(node)) for node in fused))
+    assert found.ms * 1e6 > 1.01 * table.call + sum(node.ms for node in found.nodes) * 1e6
+
+
+def test_how_far_off_is_told_of_times_that_were_compared() -> None:
+    assert [error_of("arm64-a76", ms) is None for ms in (0.5, 2.0)] == [True, False]
+    assert error_of("arm64-a55", 2.0) is None
