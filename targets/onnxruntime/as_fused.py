@@ -57,6 +57,7 @@ def _is_fixed(dim: object) -> bool:
 def _written(source: Path, made: Path, free: Sequence[str]) -> None:
     options = ort.SessionOptions()
     options.log_severity_level = _QUIET
+    options.intra_op_num_threads = 1
     options.optimized_model_filepath = str(made)
     options.add_session_config_entry("session.save_model_format", "ONNX")
     options.add_session_config_entry("session.qdqisint8allowed", "1")
@@ -90,6 +91,7 @@ def _measure(model: ir.Model, path: Path) -> None:
     ir.save(asked, path)
     options = ort.SessionOptions()
     options.log_severity_level = _QUIET
+    options.intra_op_num_threads = 1
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
         session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
