@@ -35,19 +35,22 @@ def applications() -> Mapping[str, Maker]:
     return {name.lower(): built(name) for name in APPLICATIONS}
 
 
+def on(shape: tuple[int, ...], *stack: Any) -> Maker:
+    """What makes a model of one input of ``shape``, without the batch, and these layers."""
+    import keras
+
+    def make_model() -> Any:
+        x = given = keras.Input(shape, name="x")
+        for layer in stack:
+            x = layer(x)
+        return keras.Model(given, x)
+
+    return make_model
+
+
 def layers() -> Mapping[str, Maker]:
     """One model for each layer that few models have."""
-    import keras
     from keras import layers as k
-
-    def on(shape: tuple[int, ...], *stack: Any) -> Maker:
-        def make_model() -> Any:
-            x = given = keras.Input(shape, name="x")
-            for layer in stack:
-                x = layer(x)
-            return keras.Model(given, x)
-
-        return make_model
 
     row, picture, clip = (9, 6), (10, 12, 3), (4, 8, 9, 2)
     return {

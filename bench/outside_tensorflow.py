@@ -15,6 +15,7 @@ from outside import batches, floats
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 import tensorflow as tf
+from outside_keras import layers, on
 
 REFUSALS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, NotImplementedError, tf.errors.OpError)
 LAYERS = (
@@ -115,15 +116,6 @@ def ends() -> Mapping[str, Callable[[], Any]]:
         finally:
             keras.mixed_precision.set_global_policy(policy)
 
-    def on(shape: tuple[int, ...], *stack: Any) -> Callable[[], Any]:
-        def make_model() -> Any:
-            x = given = keras.Input(shape, name="x")
-            for layer in stack:
-                x = layer(x)
-            return keras.Model(given, x)
-
-        return make_model
-
     return {
         "several-ends": several,
         "masked-words": words,
@@ -178,7 +170,6 @@ def counting(folder: Path) -> None:
 
 def make(folder: Path, names: list[str]) -> None:
     """Each model that is not there, until seven minutes are over; what TensorFlow does not build is said."""
-    from outside_keras import layers
     from outside_tensorflow_functions import functions
 
     began, stacked = time.perf_counter(), layers()
