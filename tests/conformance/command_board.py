@@ -67,11 +67,10 @@ class Outcome:
 
 def run(cases: Sequence[suite.Eligible], targets: Sequence[str] = TARGETS) -> Iterator[Outcome]:
     """Export ``cases`` one after the other, each in a fork of one warm worker process."""
-    environment = {"PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]), "OMP_NUM_THREADS": "1"}
     with (
         tempfile.TemporaryDirectory() as folder,
         Worker(
-            "command_service:Command", timeout_s=_TIMEOUT_S, env=environment, framework=FIRST.get(targets[0])
+            "command_service:Command", timeout_s=_TIMEOUT_S, env=environment(), framework=FIRST.get(targets[0])
         ) as worker,
     ):
         worker.call("prepare", {"targets": list(targets)})
@@ -86,6 +85,12 @@ def run(cases: Sequence[suite.Eligible], targets: Sequence[str] = TARGETS) -> It
                 yield Outcome(case.name, case.op, status, "", str(failure))
                 continue
             yield Outcome(case.name, case.op, found["status"], found["target"], found["reason"])
+
+
+def environment() -> dict[str, str]:
+    """Of the worker.  What an export sets is set from the start, so that its workers are forks of the templates."""
+    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    return {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "ORT_DISABLE_TELEMETRY": "1"}
 
 
 _WHOLE = """# ONNX operator conformance of the whole export

@@ -32,6 +32,7 @@ import convertkit.targets.openvino.stage
 import convertkit.targets.tflite.compile
 import convertkit.targets.tflite.runner
 import convertkit.targets.tflite.stage
+from convertkit import plugins
 from convertkit.errors import ConvertKitError
 from convertkit.job import Result
 from convertkit.workers.process import Reply
@@ -41,12 +42,12 @@ class Command:
     """Methods of the worker; each call runs in a fork, so that an aborting kernel ends only that call."""
 
     def __init__(self) -> None:
-        self._templates = warm.Templates()
+        self.templates = warm.Templates()
 
     def prepare(self, params: dict[str, Any], arrays: dict[str, np.ndarray]) -> Reply:
         """Start what the targets' workers are forks of."""
         for target in params["targets"]:
-            self._templates.start(target)
+            self.templates.start(target)
         return Reply()
 
     def case(self, params: dict[str, Any], arrays: dict[str, np.ndarray]) -> Reply:
@@ -87,14 +88,15 @@ def _judged(path: Path, result: Result, data: Mapping[str, np.ndarray], params: 
     rtol, atol = params["rtol"], params["atol"]
     feed, expected = oracles.part(data, "in"), oracles.part(data, "out")
     judge = keeps_signal if params["flags"] else partial(compare, rtol=rtol, atol=atol)
-    verdict = judge(result.run(feed), expected)
-    oracle = oracles.oracle(path, feed, expected, rtol, atol)
-    number = 0
-    while not verdict.reason and oracle is not None and (more := oracles.part(data, f"feed{number}")):
-        wanted = oracle(more)
-        found = judge(result.run(more), wanted)
-        verdict = Verdict(f"feed {number}: {found.reason}" if found.reason else "", max(verdict.worst, found.worst))
-        number += 1
+    with plugins.runner(result.artifact) as runner:
+        verdict = judge(runner.run(feed), expected)
+        oracle = oracles.oracle(path, feed, expected, rtol, atol)
+        number = 0
+        while not verdict.reason and oracle is not None and (more := oracles.part(data, f"feed{number}")):
+            wanted = oracle(more)
+            found = judge(runner.run(more), wanted)
+            verdict = Verdict(f"feed {number}: {found.reason}" if found.reason else "", max(verdict.worst, found.worst))
+            number += 1
     return verdict
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 
+import command_board
+import command_service
 import pytest
+import suite
 import warm
 
 from convertkit.errors import ToolError, WorkerError
@@ -58,3 +61,20 @@ def test_what_a_worker_prints_is_in_its_own_log(templates):
         other.call("pid")
         assert "heard once" in one.log
         assert "heard once" not in other.log
+
+
+def test_every_worker_of_a_case_is_a_fork(monkeypatch, request, tmp_path):
+    def told(launch):
+        raise AssertionError(f"{launch.command} starts a process of its own")
+
+    for name, value in command_board.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(process, "launched", process.launched)
+    command = command_service.Command()
+    request.addfinalizer(command.templates.end)
+    command.prepare({"targets": ["mnn"]}, {})
+    monkeypatch.setattr(warm, "launched", told)
+    (case,) = [each for each in suite.eligible() if each.name == "test_mul_bcast"]
+    limits = suite.write((case,), tmp_path)[case.name]
+    asked = {"folder": str(tmp_path), "name": case.name, "targets": ["mnn"], "flags": {}, **limits}
+    assert command.case(asked, {}).value["status"] == "right"
