@@ -66,6 +66,7 @@ def function(folder: Path, name: str, call: Callable[..., Any], specs: tuple[tf.
     """A function as the only signature of a SavedModel."""
     module = tf.Module()
     module.held = [each.cell_contents for each in (getattr(call, "__closure__", None) or ())]
+    module.owner = getattr(call, "__self__", None)  # the table of a table's lookup
     module.call = tf.function(call, input_signature=specs)
     keep(folder, name, module.call, specs)
     tf.saved_model.save(module, str(folder / f"{name}.savedmodel"), signatures={"serving_default": module.call})

@@ -16,7 +16,7 @@ from convertkit.findings.estimates import compiled_estimates, estimates
 from convertkit.findings.interface import interface
 from convertkit.findings.latency import measure_latency
 from convertkit.findings.precision import effective
-from convertkit.findings.quality import measure, unseen
+from convertkit.findings.quality import beyond_ranges, judged, measure
 from convertkit.findings.values import Estimates, Findings, Latency, Level, Quality
 from convertkit.memory import collect_after
 from convertkit.onnx.profiling import node_times
@@ -71,10 +71,11 @@ def find(subject: Subject) -> Findings:
     float32 = _float32(subject) if _has_other_float32(subject) else None
     latency = _latency(subject, float32)
     zeros, told = sizes(target, subject.artifact, options.prune is not None)
+    quality = _quality(subject)
     return Findings(
         operators=operators,
         effective=became,
-        quality=_quality(subject),
+        quality=quality,
         latency=latency,
         estimates=_estimates(subject, float32),
         interface=interface(subject.artifact, options, subject.feed),
@@ -82,19 +83,19 @@ def find(subject: Subject) -> Findings:
         times=_times(subject),
         providers=_providers(subject),
         sizes=zeros,
-        notes=(*_notes(subject), *told),
+        notes=(*_notes(subject), *beyond_ranges(quality, diagnoses), *told),
         execution=execution(target),
     )
 
 
 def _quality(subject: Subject) -> Quality | None:
-    samples = unseen(subject.calibration, subject.evaluation) if subject.is_lossy else None
-    if samples is None:
+    samples = judged(subject.calibration, subject.evaluation) if subject.is_lossy else ()
+    if not samples:
         return None
     subject.progress.status("measuring on held-out samples")
     delivered = subject.artifact, plugins.runner(subject.artifact)
     with subject.source_runner() as source:
-        return measure(*samples, (subject.source, source), delivered)
+        return measure(samples, (subject.source, source), delivered)
 
 
 def _depth(subject: Subject) -> tuple[Level, ...]:

@@ -1,4 +1,8 @@
-"""How much of the source's answers an artifact keeps, on samples that no choice was made for."""
+"""How much of the source's answers an artifact keeps, on samples that no choice was made for.
+
+Of a calibration set no sample is quite that: choices are made and weights tuned on those held out, ranges measured on
+the others.  So both are judged on, and the figure is that of the worse.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,10 @@ from convertkit.parity.replay import record
 from convertkit.stage import Feed, FeedSource, Outputs, Runner
 
 MOST_SAMPLES = 50
+_MEASURED = ("int8", "int16x8")
+"""Precisions whose activations have ranges that were measured."""
+_LESS_DB = 1.0
+"""What ends of ranges have to cost to be told."""
 _QUIETEST = 0.01
 """A sample's own signal counts as at least this share of the mean one."""
 
@@ -34,6 +42,21 @@ def unseen(calibration: FeedSource | None, evaluation: FeedSource | None) -> tup
     return origin, _at(calibration, [positions[index] for index in spread(len(positions), MOST_SAMPLES)])
 
 
+def judged(
+    calibration: FeedSource | None, evaluation: FeedSource | None
+) -> tuple[tuple[str, Iterator[Feed]], ...]:
+    """What an artifact is judged on: :func:`unseen`, and of calibration data as many of the samples not held out."""
+    first = unseen(calibration, evaluation)
+    if first is None:
+        return ()
+    if first[0] != "held-out" or calibration is None:
+        return (first,)
+    held_out = held_out_positions(len(calibration))
+    others = sorted(set(range(len(calibration))) - set(held_out))
+    wanted = spread(len(others), min(len(held_out), MOST_SAMPLES))
+    return first, ("calibration", _at(calibration, [others[index] for index in wanted]))
+
+
 def _at(source: FeedSource, positions: Iterable[int]) -> Iterator[Feed]:
     wanted = frozenset(positions)
     last = max(wanted, default=-1)
@@ -45,24 +68,55 @@ def _at(source: FeedSource, positions: Iterable[int]) -> Iterator[Feed]:
 
 
 def measure(
-    origin: str, feeds: Iterable[Feed], source: tuple[Artifact, Runner], delivered: tuple[Artifact, Runner]
+    parts: Iterable[tuple[str, Iterable[Feed]]],
+    source: tuple[Artifact, Runner],
+    delivered: tuple[Artifact, Runner],
 ) -> Quality:
-    """Run both on every sample; outputs are compared and forgotten one by one, except where state is carried."""
-    levels: dict[str, _Level] = {}
-    count = 0
+    """The quality on the part of the samples, each with its origin, on which it is lowest.
+
+    Outputs are compared and forgotten one by one, except where state is carried.
+    """
     with ExitStack() as stack:
         for _, runner in (source, delivered):
             stack.enter_context(runner)
-        for expected, got in _answers(feeds, source, delivered):
-            count += 1
-            for name, value in expected.items():
-                if not name.startswith(NEXT_STATE_PREFIX):
-                    levels.setdefault(name, _Level()).add(np.asarray(value), np.asarray(got[name]))
+        each = [_on(origin, feeds, source, delivered) for origin, feeds in parts]
+    return min(each, key=lambda quality: quality.snr_db)
+
+
+def _on(
+    origin: str, feeds: Iterable[Feed], source: tuple[Artifact, Runner], delivered: tuple[Artifact, Runner]
+) -> Quality:
+    levels: dict[str, _Level] = {}
+    count = 0
+    for expected, got in _answers(feeds, source, delivered):
+        count += 1
+        for name, value in expected.items():
+            if not name.startswith(NEXT_STATE_PREFIX):
+                levels.setdefault(name, _Level()).add(np.asarray(value), np.asarray(got[name]))
     name, worst = min(levels.items(), key=lambda item: item[1].total_db)
     agreed = [level.agreement for level in levels.values() if level.agreement is not None]
     each = np.array(worst.each_db)
     return Quality(
         count, origin, name, worst.total_db, _quantile(each, 0.5), _quantile(each, 0.05), min(agreed, default=None)
+    )
+
+
+def beyond_ranges(quality: Quality | None, diagnoses: Sequence[Mapping[str, object]]) -> tuple[str, ...]:
+    """What samples beyond those of calibration may lose, where the quantizer has seen that; by its ``diagnoses``.
+
+    The ranges that are delivered cover all samples of --calib.  Those that choices were made with do not cover the
+    samples held out, so the quantizer's own figure on these has what other samples may lose at the ends of ranges.
+    """
+    told = [each for each in diagnoses if each.get("requested") in _MEASURED and "recovered" not in each]
+    kept = told[-1].get("held_out") if told else None
+    if quality is None or quality.origin == "evaluation" or not isinstance(kept, Mapping) or kept["seen"]:
+        return ()
+    before = float(kept["snr_db"])
+    if not before < quality.snr_db - _LESS_DB:
+        return ()
+    return (
+        f"the quality is of samples within the ranges: the held-out ones kept {before:.1f} dB before the ranges took "
+        "them in, as values beyond a range are cut off; more samples in --calib cover more",
     )
 
 

@@ -221,9 +221,8 @@ class _Search:
 
         held_out = unseen(self.data, None)
         assert held_out is not None
-        origin, feeds = held_out
         runners = ((each, plugins.runner(each)) for each in (self.hub, artifact))
-        quality = measure(origin, feeds, next(runners), next(runners))
+        quality = measure((held_out,), next(runners), next(runners))
         return min(quality.snr_db, 200.0), quality.agreement
 
 

@@ -22,6 +22,7 @@ from convertkit.targets.onnxruntime.dynamic import make_dynamic
 from convertkit.targets.onnxruntime.exponentials import keep_small_exponentials
 from convertkit.targets.onnxruntime.foldable import make_foldable
 from convertkit.targets.onnxruntime.logarithms import widen_logarithms
+from convertkit.targets.onnxruntime.mean_variance import write_out_mean_variance
 from convertkit.targets.onnxruntime.profile import costs_for
 from convertkit.targets.onnxruntime.sideways import lay_on_side
 
@@ -120,6 +121,7 @@ class DeliverOnnx:
         keep_zero_borders(model)
         keep_small_exponentials(model)
         widen_logarithms(model)
+        write_out_mean_variance(model)
         if self._ir_version is not None:
             set_ir_version(model, self._ir_version)
         made = save_model(model, workdir / "model.onnx", f"{self.name} {self.version}", source.initial_state)
