@@ -6,7 +6,7 @@ quantization are at home in float32.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import onnx_ir as ir
@@ -20,12 +20,21 @@ _BY_BITS = frozenset({"BitCast"})
 """Operators that look at the bits: halves have to stay halves for them."""
 _MOVES = frozenset({"Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Slice", "Expand", "Tile"})
 
+_EXACT = _MOVES | {
+    "Gather", "Pad", "DepthToSpace", "SpaceToDepth", "Relu", "Clip", "Abs", "Neg", "MaxPool", "GlobalMaxPool",
+    "ReduceMax", "ReduceMin",
+}  # fmt: skip
+"""Operators whose results are elements of their first operand, 0 or a bound, up to the sign: they round nothing."""
+_CHOICES = frozenset({"Max", "Min", "Concat"})
+"""The same of any operand, where the others are constants."""
+
 
 def widen_halves(model: ir.Model) -> bool:
     """Turn computed float16 values and what they meet into float32, in place; False where there are none.
 
     Inputs and outputs of the model keep their type.  Constants alone (weights behind a Cast) change nothing.
-    Where a model rounds to float16 and computes nothing in it, that is what it means, and it still rounds.
+    Where a model rounds to float16 and nothing that it computes in it rounds again, it still rounds, as it means to.
+    The answer is True there where more than moves stands between: ONNX Runtime itself may not round then.
     """
     graphs = (model.graph, *model.graph.subgraphs())
     moved: set[ir.Value] = set()
@@ -82,24 +91,40 @@ def _widen(graph: ir.Graph) -> None:
 
 
 def _rounds(node: ir.Node, moved: set[ir.Value]) -> bool:
-    """Whether a Cast to float16 is there to round: its result is only moved and cast; ``moved`` takes such values."""
+    """Whether a Cast to float16 is there to round: nothing rounds its result again.
+
+    ``moved`` takes what is made of the result, where that is only moved.
+    """
     if node.op_type != "Cast" or node.domain or not _is_half(node.outputs[0]) or not node.outputs[0].uses():
         return False
     operand = node.inputs[0]
-    found: set[ir.Value] = set()
-    if operand is None or operand.dtype != _WHOLE or not _is_only_moved(node.outputs[0], found):
+    if operand is None or operand.dtype != _WHOLE or not _ends_in_casts(node.outputs[0], _is_exact, set()):
         return False
-    moved.update(found)
+    found: set[ir.Value] = set()
+    if _ends_in_casts(node.outputs[0], _is_move, found):
+        moved.update(found)
     return True
 
 
-def _is_only_moved(value: ir.Value, found: set[ir.Value]) -> bool:
+def _ends_in_casts(value: ir.Value, passes: Callable[[ir.Node, int], bool], found: set[ir.Value]) -> bool:
+    """Whether all that reads a value are Casts, or nodes that pass and whose results are read so; ``found`` has them."""
     found.add(value)
     return all(
-        use.node.op_type == "Cast"
-        or (use.node.op_type in _MOVES and use.idx == 0 and _is_only_moved(use.node.outputs[0], found))
+        use.node.op_type == "Cast" or (passes(use.node, use.idx) and _ends_in_casts(use.node.outputs[0], passes, found))
         for use in value.uses()
     )
+
+
+def _is_move(node: ir.Node, place: int) -> bool:
+    return node.op_type in _MOVES and place == 0
+
+
+def _is_exact(node: ir.Node, place: int) -> bool:
+    if node.domain or len(node.outputs) > 1:
+        return False
+    others = [value for index, value in enumerate(node.inputs) if index != place and value is not None]
+    choice = node.op_type in _CHOICES and all(value.is_initializer() for value in others)
+    return choice or (node.op_type in _EXACT and place == 0)
 
 
 def _round(cast: ir.Node) -> None:
