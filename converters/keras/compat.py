@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 from keras.src.utils import python_utils
 
@@ -25,3 +28,12 @@ def module_of_operation(name: str) -> str:
 def give_tensorflow_to_stored_code() -> None:
     """Let code that a file holds find ``tf``: it runs with the globals of the module of Keras that unpacks it."""
     vars(python_utils)["tf"] = importlib.import_module("tensorflow")
+
+
+def resize_pictures_by(resize: Callable[..., Any]) -> None:
+    """Let Keras on JAX resize by ``resize``, which stands for ``jax.image.resize``, and by area, as on TensorFlow."""
+    pictures: Any = importlib.import_module("keras.src.backend.jax.image")
+    pictures.RESIZE_INTERPOLATIONS = (*dict.fromkeys((*pictures.RESIZE_INTERPOLATIONS, "area")),)
+    if isinstance(pictures.jax, ModuleType):
+        image = SimpleNamespace(**{**vars(pictures.jax.image), "resize": resize})
+        pictures.jax = SimpleNamespace(**{**vars(pictures.jax), "image": image})

@@ -19,9 +19,14 @@ import numpy as np
 
 from convertkit.artifact import Array
 from convertkit.converters.keras import archive, legacy
-from convertkit.converters.keras.compat import give_tensorflow_to_stored_code, module_of_operation
+from convertkit.converters.keras.compat import (
+    give_tensorflow_to_stored_code,
+    module_of_operation,
+    resize_pictures_by,
+)
 from convertkit.converters.keras.lower import compiled, exported
 from convertkit.converters.keras.operations import Keras2Operation, computes, hard_sigmoid
+from convertkit.converters.keras.pictures import resized
 from convertkit.converters.stablehlo.importer import to_onnx
 from convertkit.errors import SourceError, Unsupported, UsageError
 from convertkit.onnx.canonical import canonicalize
@@ -46,6 +51,8 @@ class KerasService:
     def open(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
         """Load ``path``; gives inputs and outputs as [name, shape, dtype], and notes."""
         path = Path(params["path"])
+        if keras.backend.backend() == "jax":
+            resize_pictures_by(resized)
         given = _given(params["model"])
         if callable(given) and not inspect.isclass(given):
             self._model = _weights_into(given, path)

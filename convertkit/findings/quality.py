@@ -42,9 +42,7 @@ def unseen(calibration: FeedSource | None, evaluation: FeedSource | None) -> tup
     return origin, _at(calibration, [positions[index] for index in spread(len(positions), MOST_SAMPLES)])
 
 
-def judged(
-    calibration: FeedSource | None, evaluation: FeedSource | None
-) -> tuple[tuple[str, Iterator[Feed]], ...]:
+def judged(calibration: FeedSource | None, evaluation: FeedSource | None) -> tuple[tuple[str, Iterator[Feed]], ...]:
     """What an artifact is judged on: :func:`unseen`, and of calibration data as many of the samples not held out."""
     first = unseen(calibration, evaluation)
     if first is None:

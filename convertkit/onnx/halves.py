@@ -107,7 +107,7 @@ def _rounds(node: ir.Node, moved: set[ir.Value]) -> bool:
 
 
 def _ends_in_casts(value: ir.Value, passes: Callable[[ir.Node, int], bool], found: set[ir.Value]) -> bool:
-    """Whether all that reads a value are Casts, or nodes that pass and whose results are read so; ``found`` has them."""
+    """Whether Casts alone read a value, or nodes that pass and whose results are read so; ``found`` takes them."""
     found.add(value)
     return all(
         use.node.op_type == "Cast" or (passes(use.node, use.idx) and _ends_in_casts(use.node.outputs[0], passes, found))

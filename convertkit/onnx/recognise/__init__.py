@@ -11,6 +11,7 @@ from collections.abc import Callable
 import onnx_ir as ir
 import onnx_ir.passes.common as common
 
+from convertkit.onnx.recognise.centred import recognise_centred
 from convertkit.onnx.recognise.deviation import recognise_deviation
 from convertkit.onnx.recognise.equal_rows import recognise_norm_of_equals
 from convertkit.onnx.recognise.gelu import can_have_gelu, recognise_gelu, with_gelu
@@ -22,6 +23,7 @@ from convertkit.onnx.recognise.variance import recognise_variance
 Recogniser = Callable[[ir.Node], None]
 _RECOGNISERS: tuple[Recogniser, ...] = (
     recognise_layer_norm,
+    recognise_centred,  # of what is not a normalisation over the last axes
     recognise_variance,  # of what is not a normalisation over the last axes
     recognise_deviation,  # also of such a variance
     recognise_norm_of_equals,  # also of such a layer normalisation
