@@ -142,6 +142,38 @@ class Bilinear(Resize):  # type: ignore[misc]  # tf2onnx has no types
         ctx.replace_input(resize, resize.input[2], ctx.make_const(f"{node.name}_factors", factors).output[0], 2)
 
 
+@tf_op("ResizeNearestNeighbor")
+class Nearest(Resize):  # type: ignore[misc]  # tf2onnx has no types
+    """tf2onnx's form, or the rows and columns that TensorFlow's kernel takes, where a factor makes other sizes.
+
+    The next float32, as for bilinear, could take another element where the place is between two of them.
+    """
+
+    @classmethod
+    def version_13(cls, ctx: Any, node: Any, **how: Any) -> None:
+        known = _known(ctx, node)
+        if known is None or all(
+            int(np.float32(after / before) * np.float64(before)) == after
+            for before, after in (known[::2], known[1::2])
+        ):
+            cls.version_11(ctx, node, **how)
+            return
+        flags = {name: bool(node.get_attr_value(name, False)) for name in ("align_corners", "half_pixel_centers")}
+
+        def resizer(pictures: Array, size: Array) -> Any:
+            return tf.raw_ops.ResizeNearestNeighbor(images=pictures, size=size, **flags)
+
+        x = node.input[0]
+        shapes, dtypes, outputs = node.output_shapes, node.output_dtypes, node.output
+        ctx.remove_node(node.name)
+        for axis in (1, 2):
+            before, after = known[axis - 1], known[axis + 1]
+            places = _weights(resizer, before, after, rows=axis == 1).argmax(axis=1).astype(np.int64)
+            taken = ctx.make_const(f"{node.name}_places_{axis}", places).output[0]
+            ends = {"name": node.name, "outputs": outputs, "shapes": shapes, "dtypes": dtypes} if axis == 2 else {}
+            x = ctx.make_node("Gather", [x, taken], attr={"axis": axis}, **ends).output[0]
+
+
 def _reaching(before: int, after: int) -> np.float32:
     """The least float32 that, times ``before``, is not below ``after``."""
     factor = np.float32(after / before)

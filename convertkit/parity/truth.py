@@ -174,7 +174,7 @@ def is_ill_conditioned(truth: Truth, bound: float) -> bool:
 def _of_integers(reference: Array, got: Array, value: Array, spread: Array) -> str:
     other = reference != got
     told = all(_is_decided(each[other], value[other], spread[other]) for each in (reference, got))
-    return f"{int(other.sum())} values are decided by single roundings" if told else ""
+    return f"{int(other.sum())} values are decided by single roundings or by the order of equals" if told else ""
 
 
 def _is_decided(integers: Array, value: Array, spread: Array) -> bool:
