@@ -48,8 +48,15 @@ def fed(specs: Sequence[tf.TensorSpec]) -> dict[str, list[np.ndarray]]:
     }
 
 
-def keep(folder: Path, name: str, call: Callable[..., Any], specs: Sequence[tf.TensorSpec], **more: Any) -> None:
-    """NAME.pkl, with the names of inputs and outputs where there are several."""
+def keep(
+    folder: Path,
+    name: str,
+    call: Callable[..., Any],
+    specs: Sequence[tf.TensorSpec],
+    exact: Callable[..., Any] | None = None,
+    **more: Any,
+) -> None:
+    """NAME.pkl, with the names of inputs and outputs where there are several; ``exact`` rounds less than ``call``."""
     rows, outputs = {}, None
     for kind, arrays in fed(specs).items():
         found = call(*map(tf.constant, arrays))
@@ -57,6 +64,8 @@ def keep(folder: Path, name: str, call: Callable[..., Any], specs: Sequence[tf.T
             outputs = sorted(found)
             found = [found[each] for each in outputs]
         rows[kind] = {"inputs": arrays, "outs": [np.asarray(each) for each in tf.nest.flatten(found)], "double": None}
+        if exact is not None:
+            rows[kind]["double"] = [np.asarray(each) for each in tf.nest.flatten(exact(*map(tf.constant, arrays)))]
     names = {"inputs": [spec.name for spec in specs] if len(specs) > 1 else None, "outputs": outputs}
     (folder / f"{name}.pkl").write_bytes(pickle.dumps({"rows": rows, "flags": [], "names": names, **more}))
     print(f"{name}: {[each.shape for each in next(iter(rows.values()))['outs']]}", flush=True)
@@ -79,10 +88,27 @@ def keras_layer(folder: Path, name: str, maker: Callable[[], Any]) -> None:
     keras.utils.set_random_seed(sum(map(ord, name)))
     model = maker()
     specs = [tf.TensorSpec(given.shape, given.dtype, given.name) for given in model.inputs]
+    exact = None
+    if any(str(weight.dtype) == "float32" != layer.compute_dtype for layer in model.layers for weight in layer.weights):
+        wide = in_float32(model)
+        exact = lambda *x: wide(x[0], training=False)  # noqa: E731
     for form in ("saved", "h5"):
-        keep(folder, f"{form}-{name}", lambda *x: model(list(x) if len(x) > 1 else x[0], training=False), specs)
+        call = lambda *x: model(list(x) if len(x) > 1 else x[0], training=False)  # noqa: E731
+        keep(folder, f"{form}-{name}", call, specs, exact)
     model.export(str(folder / f"saved-{name}.savedmodel"), verbose=False)
     model.save(folder / f"h5-{name}.h5")
+
+
+def in_float32(model: Any) -> Any:
+    """The same layers and weights, computed in float32: a source that rounds to float16 is off by that itself."""
+    import keras
+
+    config = model.get_config()
+    for layer in config["layers"]:
+        layer["config"]["dtype"] = "float32"
+    wide = keras.Model.from_config(config)
+    wide.set_weights(model.get_weights())
+    return wide
 
 
 def ends() -> Mapping[str, Callable[[], Any]]:

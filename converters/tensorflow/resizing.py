@@ -153,8 +153,7 @@ class Nearest(Resize):  # type: ignore[misc]  # tf2onnx has no types
     def version_13(cls, ctx: Any, node: Any, **how: Any) -> None:
         known = _known(ctx, node)
         if known is None or all(
-            int(np.float32(after / before) * np.float64(before)) == after
-            for before, after in (known[::2], known[1::2])
+            int(np.float32(after / before) * np.float64(before)) == after for before, after in (known[::2], known[1::2])
         ):
             cls.version_11(ctx, node, **how)
             return
