@@ -14,6 +14,8 @@ from convertkit.parity.values import FeedDiff, Histogram, TensorDiff, ratio
 
 _BINS = 41
 _ALL_BUT_ZERO = 1e-6
+_NOTHING = 1e-30
+"""Below this float32 loses digits; outputs of a deep network of random weights are as small as 1e-12."""
 AT_EDGE = 1e-3
 """Values that are no further from an end of the range, of which this is a part, are at that end."""
 _ENOUGH_ELEMENTS = 8
@@ -193,13 +195,17 @@ class Power:
             return listed(self._odd)
         return "every input" if self._feeds > 1 else listed(self._odd)
 
-    def verdict(self) -> str:
-        """``ok``, or why a comparison of these values says nothing."""
+    def verdict(self, *, agree: bool = False) -> str:
+        """``ok``, or why a comparison of these values says nothing.
+
+        ``agree``: both sides are the same to the tolerance of values that small, which what roundings leave of a
+        difference would not be; so only what is next to nothing says nothing.
+        """
         if self._elements == 0:
             return "empty"
         if self._finite < _FINITE_SHARE * self._elements:
             return f"not finite on {self._told_odd()}"
-        if max(abs(self._low), abs(self._high)) < _ALL_BUT_ZERO:
+        if max(abs(self._low), abs(self._high)) < (_NOTHING if agree else _ALL_BUT_ZERO):
             return "all but zero"
         if self._feeds > 1 and not self._varies:
             return "constant: the same for every input"

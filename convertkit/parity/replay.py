@@ -161,7 +161,8 @@ def _compared(
         rough = not is_usual and not choices and is_rough(diff, signal, step, tolerance)
         if rough or departs(diff, reference.dtype.name, tolerance):
             departures.append(Departure(name, place, before.name_of(place), diff, rough))
-    verdict = "ok" if traits.fixed else powers[0].verdict()
+    agree = bool(tolerance.relative) and not tolerance.lossy and all(each.place >= before.usual for each in departures)
+    verdict = "ok" if traits.fixed else powers[0].verdict(agree=agree)
     if verdict != "ok" and powers[1].verdict() == "ok" and (not tolerance.lossy or _keeps(edges, tolerance)):
         verdict = "ok"  # the edge inputs, each held against its own scale, tell what the usual ones do not
     return usual.finish(verdict), departures

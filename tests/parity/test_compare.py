@@ -72,7 +72,8 @@ def test_swapped_channels_fail_although_every_value_is_there():
     [
         ([np.full((1, 9), 3.0)] * 3, "constant"),
         ([VARIED[0]] * 3, "the same for every input"),
-        ([np.zeros((1, 9)), np.full((1, 9), 1e-9)], "all but zero"),
+        ([1e-32 * value for value in VARIED], "all but zero"),
+        ([np.zeros((1, 9)), np.full((1, 9), 1e-9)], "saturated"),
         ([np.full((1, 9), np.nan)] * 2, "not finite"),
         ([np.eye(9)[:1], np.eye(9)[3:4]], "saturated"),
         ([np.eye(9)[:1], np.eye(9)[:1] + 1e-4, np.eye(9)[:1]], "constant but for rounding"),
@@ -86,6 +87,15 @@ def test_a_comparison_without_power_is_not_proven(references, reason):
     report = verdict(references, references)
     assert not report.passed
     assert reason in report.unproven
+
+
+def test_small_outputs_prove_something_where_they_agree_to_their_own_tolerance():
+    """A deep network of random weights; what is left of a difference of equals would not agree."""
+    small = [1e-11 * value for value in VARIED]
+    assert verdict(small, [value * (1 + 1e-7) for value in small]).passed
+    off = verdict(small, [value * (1 + 1e-3 * RNG.standard_normal(value.shape)) for value in small])
+    assert not off.passed
+    assert "all but zero" in off.unproven, "what the twin may explain does not prove it either"
 
 
 def test_two_logits_are_not_called_saturated():
