@@ -90,7 +90,7 @@ class QuantizeIntegers(LossyStep):
         told = effect(model, self.choices.precision, self.profile)
         if not lacked:
             return told
-        note = f"the model came quantized but for {len(lacked)} values, which got integers from the calibration data"
+        note = f"the model came quantized but for {len(lacked)} values, which got integers, by the calibration data"
         return {**told, "notes": [f"{note}: {', '.join(lacked[:3])}{', …' if len(lacked) > 3 else ''}"]}
 
 

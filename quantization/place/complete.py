@@ -1,7 +1,9 @@
 """Pairs that a model which came quantized lacks between integer kernels.
 
-Tools that write for kernels of one vendor leave out what those kernels write as float: the sum of a convolution that
-another operand is added to, the model's output.  Where every operator has to be integer, these values get pairs, too.
+Tools that write for kernels of one vendor leave out what those kernels read or write as float: the model's input and
+the first layer, the sum of a convolution that another operand is added to, the model's output.  Where every operator
+has to be integer, these values get pairs, too, and constants beside them become integers
+(:mod:`.complete_constants`).
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from convertkit.artifact import Array
 from convertkit.profile import STAYS_FLOAT, OpRule, QuantProfile
 from convertkit.quantization.calibrate.observe import observe
 from convertkit.quantization.calibrate.ranges import Affine, affine, span
-from convertkit.quantization.graph.units import clamp_limits, constant, is_constant, is_float
+from convertkit.quantization.graph.units import clamp_limits, is_constant, is_float
+from convertkit.quantization.place.complete_constants import complete_constants, stated
 from convertkit.quantization.place.write import Writer
 from convertkit.stage import FeedSource
 
@@ -29,21 +32,24 @@ def complete(
     """Write the pairs that are lacking, in place, with ranges of the calibration data; the values that got one."""
     lacking = tuple(_lacking(model.graph, profile))
     names = tuple(str(value.name) for value, _ in lacking)
-    if not names:
-        return ()
-    seen = observe(model, names, calibration, state)
+    seen = observe(model, names, calibration, state) if names else {}
     writer = Writer(model.graph, profile)
     for (value, rule), name in zip(lacking, names, strict=True):
         found = span(seen[name], _METHOD, profile.activation, profile.symmetric)
         writer.activation(value, _parameters(value, rule, found, profile), (), everywhere=True)
-    return names
+    return (*names, *complete_constants(model.graph, profile, writer))
 
 
 def _lacking(graph: ir.Graph, profile: QuantProfile) -> Iterator[tuple[ir.Value, OpRule]]:
-    """Results of operators that read integers alone, which no pair follows, in graph order."""
+    """Inputs, and results of operators that read integers alone, which no pair follows, in graph order."""
     integer = {node.outputs[0] for node in graph if node.op_type == "DequantizeLinear"}
+    for value in filter(is_float, graph.inputs):
+        rules = [rule for use in value.uses() if (rule := _rule(use.node, profile)) is not None]
+        if rules:
+            integer.add(value)
+            yield value, OpRule()
     for node in graph:
-        rule = None if node.domain or STAYS_FLOAT in node.metadata_props else profile.rule((node.op_type,))
+        rule = _rule(node, profile)
         if rule is None or not _reads_integers(node, integer):
             continue
         for value in filter(is_float, node.outputs):
@@ -52,6 +58,10 @@ def _lacking(graph: ir.Graph, profile: QuantProfile) -> Iterator[tuple[ir.Value,
             if _is_clamped(value, users) or (users and all(user.op_type == "QuantizeLinear" for user in users)):
                 continue
             yield value, rule
+
+
+def _rule(node: ir.Node, profile: QuantProfile) -> OpRule | None:
+    return None if node.domain or STAYS_FLOAT in node.metadata_props else profile.rule((node.op_type,))
 
 
 def _reads_integers(node: ir.Node, integer: set[ir.Value]) -> bool:
@@ -70,22 +80,11 @@ def _parameters(value: ir.Value, rule: OpRule, found: tuple[float, float], profi
     if rule.fixed_output is not None:
         return Affine(rule.fixed_output.scale, rule.fixed_output.zero_point, profile.activation)
     node = value.producer()
-    assert node is not None
-    if node.op_type in _CLAMPS:
+    if node is not None and node.op_type in _CLAMPS:
         low, high = clamp_limits(node)
         found = max(found[0], low), min(found[1], high)
     readers = [use.node for use in value.uses() if use.node.op_type == "QuantizeLinear"]
-    before = None if node.inputs[0] is None else node.inputs[0].producer()
+    before = None if node is None or node.inputs[0] is None else node.inputs[0].producer()
     if rule.same_scale and before is not None and before.op_type == "DequantizeLinear":
         readers.append(before)
-    return next(filter(None, map(_stated, readers)), None) or affine(found, profile.activation, profile.symmetric)
-
-
-def _stated(node: ir.Node) -> Affine | None:
-    """The parameters of one end of a pair, where it has one scale for the whole tensor, and states a zero point."""
-    scale, zero_point = (*node.inputs[1:], None)[:2]
-    if scale is None or zero_point is None or not (is_constant(scale) and is_constant(zero_point)):
-        return None
-    if constant(scale).size != 1:
-        return None
-    return Affine(constant(scale).item(), constant(zero_point).item(), str(constant(zero_point).dtype))
+    return next(filter(None, map(stated, readers)), None) or affine(found, profile.activation, profile.symmetric)
