@@ -131,9 +131,7 @@ _CASES = """## Real models
 Accuracy in float and delivered, with the number of samples; SNR against the source on held-out samples; the last step
 against the graph that it was made of; bytes that an app loads. Each was exported twice. The image classifier's own data
 is not here: it sees parts of photographs, and *agrees* is how often its first class is the float model's; *sure* are
-those where that leads by more than 0.2. Where its int8 is not verified, the input is an edge input, a constant picture
-say: there the softmax is undecided, and single roundings of an engine move it; what the artifact computes of the data
-is told all the same.
+those where that leads by more than 0.2. What an artifact that is not verified computes of data is told all the same.
 """
 _ACCURACY = """## Accuracy in int8
 Every labelled sample that no calibration saw. *Within* is 0.3 point of float, in either direction; else the difference

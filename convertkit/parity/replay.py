@@ -12,6 +12,7 @@ from convertkit.errors import ParityError, SourceError, ToolError, Unsupported
 from convertkit.parity.candidates import choose_among_ties
 from convertkit.parity.compare import DiffAccumulator, Power
 from convertkit.parity.faint import LOOSER, explained_slices
+from convertkit.parity.near_ties import own_roundings
 from convertkit.parity.ranking import in_place
 from convertkit.parity.truth import AskTruth, Truth, explanation, leaves_a_limit, moves_as_many
 from convertkit.parity.values import Departure, ParityReport, Recording, TensorDiff
@@ -195,7 +196,8 @@ def _explained(
     told: dict[int, Truth | None] = {}
     for each in departures:
         explained = ""
-        asks = bool(tolerance.relative) or tolerance.same_integers  # what only moves data rounds nothing
+        own = each.rough and tolerance.near_ties > 0
+        asks = bool(tolerance.relative) or tolerance.same_integers or own  # what only moves data rounds nothing
         if asks and judged and not judged[-1].explained:
             break
         if asks:
@@ -204,6 +206,11 @@ def _explained(
             if told[each.place] is None and tolerance.same_integers and not (each.rough or each.diff.mismatch):
                 continue
             output, picked = np.asarray(results[each.place][each.output]), each.output in ranked
+            if own:
+                reference = before.outputs[each.place][each.output]
+                explained = own_roundings(each, reference, output, tolerance.near_ties, told[each.place])
+                judged.append(replace(each, explained=explained))
+                continue
             explained = _told(each, before, output, tolerance, told[each.place], picked=picked)
             if not explained and (known := told[each.place]) is not None:
                 told[each.place] = known.thorough()

@@ -16,6 +16,8 @@ class Tolerance:
     LSB and SNR bounds are given, fulfilling either is enough.  ``same_integers`` says that the step computes the same
     integers: outputs that differ by more than 1 LSB, in more than 1 % of an output, or by more than ``FLOAT32`` where
     they have no scale, are held against the model's float64 twin, and against the looser bounds where it has none.
+    ``near_ties`` says that the step's integer kernels round their own way what lies within that part of a step from a
+    tie: an edge input beyond the bound in dB is held against what such roundings do to the model.
     ``lossy`` marks steps that change
     numerics on purpose: from there on, the comparison with the source uses this tolerance.
     """
@@ -28,6 +30,7 @@ class Tolerance:
     warn_snr_db: float | None = None
     lossy: bool = False
     same_integers: bool = False
+    near_ties: float = 0.0
 
 
 EXACT = Tolerance("the step only moves data", relative=0.0)

@@ -391,3 +391,18 @@ def test_thorough_runs_find_integers_that_few_miss(tmp_path):
     assert (many.spread["y"] >= few.spread["y"]).all()
     moved = [float(np.mean(each.spread["y"] > 0)) for each in (few, many)]
     assert 0 < moved[0] < 0.97 < 0.99 < moved[1]
+
+
+def test_values_near_ties_go_either_way_and_equal_ones_alike(tmp_path):
+    """From 0.04 of a step on the other side of a tie, where an engine rounds what lies within 0.05; not at 0.2."""
+    x = np.repeat((RNG.integers(0, 90, 400) + RNG.choice([0.46, 0.54, 0.3, 0.7], 400)).astype(np.float32), 2)
+    nodes = [node("QuantizeLinear", "x s z", "q"), node("DequantizeLinear", "q s z", "y")]
+    made = artifact(tmp_path, nodes, {"x": x}, constants={"s": np.float32(1), "z": np.int8(0)})
+    with Twin(made) as twin:
+        runs = [run["y"] for run in twin.run({"x": x}).near_ties(0.05)]
+    near = np.abs(x - np.floor(x) - 0.5) < 0.1
+    moved = np.max([np.abs(run - np.rint(x)) for run in runs], axis=0)
+    assert set(moved[near]) == {0.0, 1.0}
+    assert not moved[~near].any()
+    assert np.mean([np.abs(run - np.rint(x))[near].mean() for run in runs]) == pytest.approx(0.1, abs=0.03)
+    assert all(np.array_equal(run[::2], run[1::2]) for run in runs)

@@ -48,14 +48,15 @@ Source: G. L. Steele, D. Lea, C. H. Flood, *Fast splittable pseudorandom number 
 class Noise:
     """The roundings of one run; run 0 has none.  The same numbers in every process.
 
+    ``near_ties`` is how far from a tie, in steps, a value may lie that an engine's integer kernels round the other way.
     Kernels may flush subnormal float32 results to zero; runs of odd number do.  In a ``steady`` run an operation rounds
     equal values alike, as one kernel does: what is equal stays equal.
     """
 
-    def __init__(self, run: int, *, steady: bool = False) -> None:
+    def __init__(self, run: int, *, steady: bool = False, near_ties: float = 0.0) -> None:
         self._rng = np.random.Generator(np.random.SFC64([_SEED, run])) if run else None
         self._flushes = run % 2 == 1
-        self.is_steady = steady
+        self.is_steady, self._near_ties = steady, near_ties
 
     @property
     def is_silent(self) -> bool:
@@ -116,6 +117,12 @@ class Noise:
         shakes = self._shakes(self._rng, array)
         return np.asarray(array + size * ((2.0 * UNIT[dtype]) * (shakes - 0.5)))
 
+    def before_integers(self, steps: Array) -> Array:
+        """``steps`` (float64) moved by up to ``near_ties`` before they are rounded: equal ones alike."""
+        if self._rng is None or not self._near_ties:
+            return steps
+        return np.asarray(steps + (2.0 * self._near_ties) * (_mixed(self._rng, steps) - 0.5))
+
     def _shaken(self, array: Array, size: float) -> Array:
         assert self._rng is not None, "run 0 has no noise"
         return np.asarray(array + array * ((2.0 * size) * (self._shakes(self._rng, array) - 0.5)))
@@ -124,10 +131,15 @@ class Noise:
         """A number of [0, 1) for each element; in a steady run a function of its float32 value."""
         if not self.is_steady:
             return rng.random(array.shape, dtype=np.float32)
-        mixed = array.astype(np.float32).view(np.uint32).astype(np.uint64) ^ rng.integers(1 << 63, dtype=np.uint64)
-        for shift, factor in _MIXING:
-            mixed = (mixed ^ (mixed >> shift)) * factor
-        return (mixed >> np.uint64(40)).astype(np.float32) / np.float32(1 << 24)
+        return _mixed(rng, array)
+
+
+def _mixed(rng: np.random.Generator, array: Array) -> Array:
+    """A number of [0, 1) for each element, a function of its float32 value."""
+    mixed = array.astype(np.float32).view(np.uint32).astype(np.uint64) ^ rng.integers(1 << 63, dtype=np.uint64)
+    for shift, factor in _MIXING:
+        mixed = (mixed ^ (mixed >> shift)) * factor
+    return (mixed >> np.uint64(40)).astype(np.float32) / np.float32(1 << 24)
 
 
 def are_whole(array: Array) -> bool:

@@ -40,13 +40,15 @@ class Truth:
     and shapes, float64: the largest ``|perturbed - value|`` elementwise over the perturbed runs; inf where a perturbed
     run is not finite and the value is, or where a discrete value flips beyond comparison.  ``ties`` computes, when it
     is called, what else the model may deliver where candidates tie; None for a model that chooses none.  ``thorough``
-    makes more perturbed runs, when it is called.
+    makes more perturbed runs, when it is called.  ``near_ties`` computes what the model delivers where integer kernels
+    round their own way what lies within a part of a step from a tie, once for each of several runs.
     """
 
     values: Outputs
     spread: Outputs
     ties: Callable[[], Ties | None]
     thorough: Callable[[], Truth]
+    near_ties: Callable[[float], tuple[Outputs, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,16 +104,16 @@ class Twin:
         values = self._outputs(inputs, Noise(0))
         nothing = {name: np.zeros(np.shape(value)) for name, value in values.items()}
         spread = self._moved(inputs, values, nothing, self._noises())
-        ties = cache(partial(self._ties, inputs))
+        ties, near_ties = cache(partial(self._ties, inputs)), cache(partial(self._near_ties, inputs))
 
         @cache
         def thorough() -> Truth:
             more = map(Noise, range(RUNS + 2, THOROUGH + 2))
             with threadpool_limits(limits=1, user_api="blas"):
                 wider = self._moved(inputs, values, spread, more)
-            return Truth(values, wider, ties, thorough)
+            return Truth(values, wider, ties, thorough, near_ties)
 
-        return Truth(values, spread, ties, thorough)
+        return Truth(values, spread, ties, thorough, near_ties)
 
     def _moved(self, inputs: Mapping[str, Value], values: Outputs, spread: Outputs, noises: Iterable[Noise]) -> Outputs:
         """``spread``, and what these runs show beyond it."""
@@ -120,6 +122,11 @@ class Twin:
             perturbed = self._outputs(inputs, noise)
             found = {name: np.maximum(found[name], distance(perturbed[name], value)) for name, value in values.items()}
         return found
+
+    def _near_ties(self, inputs: Mapping[str, Value], steps: float) -> tuple[Outputs, ...]:
+        with threadpool_limits(limits=1, user_api="blas"):
+            noises = (Noise(run, steady=True, near_ties=steps) for run in range(1, THOROUGH + 1))
+            return tuple(self._outputs(inputs, noise) for noise in noises)
 
     def _ties(self, inputs: Mapping[str, Value]) -> Ties | None:
         """Only what follows from a choice is computed again for each order."""

@@ -27,6 +27,7 @@ _INTEGER = Tolerance(
     lsb=3.0,
     snr_db=20.0,
     warn_snr_db=25.0,
+    near_ties=0.5,  # docs/measurements/rounding.md: 0.33 of a step, more where sums are large; either neighbour
 )
 
 

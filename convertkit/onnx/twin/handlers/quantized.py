@@ -29,6 +29,8 @@ def _quantize(call: Call) -> Results:
     exact = x / _laid_out(call, scale, x)
     # Even exact ties: runtimes multiply by 1 / scale, and integer kernels halve away from zero.
     steps = call.noise.within(call.step(exact, dtype=_SINGLE), _SINGLE, np.abs(exact))
+    if dtype.is_integer():
+        steps = call.noise.before_integers(steps)
     return [_rounded(steps, _laid_out(call, points, x), dtype, bool(call.whole("saturate", 1)))]
 
 
@@ -94,7 +96,7 @@ def _by(parameters: Array, axis: int) -> Array:
 
 def _requantized(call: Call, total: Array, scale: Array, zero: Tensor) -> Tensor:
     """Integer kernels sum exactly and round the product with one factor of three scales."""
-    steps = call.step(total / scale, dtype=_SINGLE)
+    steps = call.noise.before_integers(call.step(total / scale, dtype=_SINGLE))
     return _rounded(steps, zero.array.astype(np.float64), zero.dtype, True)
 
 
