@@ -63,6 +63,12 @@ def test_one_element_does_not_hide_among_the_others():
     assert not judged(off, 0.4).passed
 
 
+def test_all_elements_together_are_about_as_far_as_runs_are():
+    """None of them is further than its share, and all are as far as the furthest."""
+    assert judged(np.full(EDGE.shape, 0.5), 0.4).passed
+    assert not judged(np.full(EDGE.shape, 1.3), 0.4).passed
+
+
 def test_a_twin_of_another_model_explains_nothing():
     assert not judged(0.4, 0.4, value=EDGE + 1.0).passed
 
