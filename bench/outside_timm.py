@@ -15,20 +15,20 @@ from outside_torch import make as made_all
 SIDES = {
     64: """test_byobnet test_convnext test_convnext2 test_convnext3 test_efficientnet test_efficientnet_evos
         test_efficientnet_gn test_efficientnet_ln test_nfnet test_resnet test_mambaout gcresnext26ts
-        poolformer_s12 poolformerv2_s12 convformer_s18 caformer_s18 convmixer_768_32 cpubone_b0
+        poolformer_s12 poolformerv2_s12 convformer_s18 caformer_s18 convmixer_768_32 cpubone_b3
         cs3darknet_focus_s csatv2 cspnext_tiny densenet121 dla46_c dpn48b ese_vovnet19b_slim edgenext_xx_small
         efficientvit_b0 fasternet_t0 fastvit_t8 lcnet_035 mobilenetv3_small_050
         mobilenetv4_conv_small_035 focalnet_tiny_srf ghostnet_050 ghostnetv2_100 ghostnetv3_050 hardcorenas_a
-        hgnetv2_b0 hrnet_w18_small inception_next_atto inception_resnet_v2 lcnetv2_small legacy_seresnet18
+        hgnetv2_b0 hrnet_w18_small inception_next_atto lcnetv2_small legacy_seresnet18
         legacy_xception lowformer_b0 mobilevit_xxs mobilevitv2_050 nextvit_small pvt_v2_b0 pvt_v2_b2_li rdnet_tiny
         regnetx_002 regnety_002 regnetz_005 regnetv_040 repghostnet_050 repvit_m0_9 res2net50_26w_4s resnest14d
         resnetv2_18 rexnet_100 rexnetr_200 selecsls42 sequencer2d_s shvit_s1 skresnet18 starnet_s1 swiftformer_xs
         tresnet_m vgg11_bn xception41 repvgg_a0 mobileone_s0 gernet_s eca_resnet33ts seresnext26d_32x4d
         wide_resnet50_2 resnetblur50 ecaresnet50t resnetrs50 mixnet_s tinynet_e fbnetc_100 mnasnet_small
-        spnasnet_100 semnasnet_050 edgetpu_s efficientvim_m1 iformer_t
+        spnasnet_100 semnasnet_050 efficientnet_es_pruned efficientvim_m1 iformer_t
         efficientnet_lite0 tf_efficientnet_b0 efficientnet_es cs3sedarknet_l
-        resnet18d""",
-    96: "inception_v3 inception_v4 nasnetalarge pnasnet5large",
+        resnet18d mobilenetv5_base""",
+    96: "inception_resnet_v2 inception_v3 inception_v4 nasnetalarge pnasnet5large",
     224: """efficientformer_l1 efficientformerv2_s0 efficientvit_m0 convit_tiny visformer_tiny tnt_s_legacy_patch16_224
         pit_ti_distilled_224 vit_tiny_r_s16_p8_224""",
 }
@@ -43,12 +43,11 @@ SIZED = {
         nest_tiny hiera_tiny_224 test_coatnet test_maxvit davit_tiny gcvit_xxtiny samvit_base_patch16
         vit_base_patch16_rope_224 vit_pe_core_tiny_patch16_384 naflexvit_base_patch16_gap vit_xsmall_patch16_clip_224
         vit_small_patch16_dinov3 vit_wee_patch16_reg1_gap_256 sam2_hiera_tiny botnet26t_256 lambda_resnet26t
-        halonet26t""",
+        halonet26t deepseek_vit_412m gemma4_vit_167m qwen3_vit_88m""",
 }
 """Those that are made for the side of their picture."""
 SMALLER: Mapping[str, dict[str, Any]] = {
     "convmixer_768_32": {"depth": 4},
-    "vgg11_bn": {"feature_window_size": 2},
     "volo_d1_224": {"layers": (1, 1, 1, 1)},
     "samvit_base_patch16": {"depth": 3, "global_attn_indexes": (1,), "window_size": 2},
     "beit_base_patch16_224": {"depth": 2, "embed_dim": 96, "num_heads": 4},
@@ -66,6 +65,9 @@ SMALLER: Mapping[str, dict[str, Any]] = {
     "nasnetalarge": {"num_conv_filters": 14, "channel_multiplier": 2, "stem_size": 12, "num_features": 336},
     "densenet121": {"block_config": (2, 2, 2, 2)},
     "nest_tiny": {"depths": (1, 1, 2)},
+    "deepseek_vit_412m": {"depth": 2, "embed_dim": 96, "num_heads": 4, "patch_size": 16},
+    "gemma4_vit_167m": {"depth": 2, "embed_dim": 96, "num_heads": 4},
+    "qwen3_vit_88m": {"depth": 2, "embed_dim": 96, "num_heads": 4},
 }
 
 

@@ -7,9 +7,12 @@ one, gives its result other strides, of which the view that merges the heads is 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+
+from convertkit.converters.pytorch.compat import exporters
 
 _ATEN = torch.ops.aten
 _VIEWS = frozenset({_ATEN.view.default, _ATEN._unsafe_view.default, _ATEN.reshape.default})
@@ -19,6 +22,18 @@ _REFUSED = re.compile(r"Cannot view a tensor with shape|view size is not compati
 def is_view_refused(error: BaseException) -> bool:
     """Whether an exporter failed because a view does not fit the strides of what it views."""
     return _REFUSED.search(str(error)) is not None
+
+
+def taken_apart(program: Any, table: Mapping[Any, Callable[..., Any]]) -> Any:
+    """The program with the operators of ``table`` taken apart, with what is viewed copied where a view refuses that."""
+    try:
+        return program.run_decompositions(table)
+    except (RuntimeError, ValueError) as error:
+        if not is_view_refused(error):
+            raise
+    exporters.forget_pending_sizes(program)
+    lay_out_views(program)
+    return program.run_decompositions(table)
 
 
 def lay_out_views(program: Any) -> None:

@@ -17,6 +17,7 @@ from convertkit.converters.pytorch.operators.factors import FACTORS
 from convertkit.converters.pytorch.operators.linear_algebra import LINEAR_ALGEBRA
 from convertkit.converters.pytorch.operators.scans import SCANS
 from convertkit.converters.pytorch.operators.special import SPECIAL
+from convertkit.converters.pytorch.operators.views import taken_apart
 
 _ATEN = torch.ops.aten
 
@@ -25,7 +26,7 @@ def written_out(program: Any, translated: set[Any]) -> Any:
     """The exported program made of operators that the exporter has; ``translated`` are those that we translate."""
     table: dict[Any, Callable[..., Any]] = exporters.decompositions(translated)
     own = {**LINEAR_ALGEBRA, **FACTORS, **EIGENVALUES, **SCANS, **SPECIAL, **COMPLEX}
-    program = program.run_decompositions({**table, **own})
+    program = taken_apart(program, {**table, **own})
     _join_no_parts_that_are_taken_apart(program)
     return program
 

@@ -18,7 +18,7 @@ from convertkit.converters.pytorch.model.subject import Subject, to_tensor, valu
 from convertkit.converters.pytorch.operators.complex_numbers import makes_some
 from convertkit.converters.pytorch.operators.masked_attention import keep_zeros
 from convertkit.converters.pytorch.operators.missing_ops import substitutes
-from convertkit.converters.pytorch.operators.views import is_view_refused, lay_out_views
+from convertkit.converters.pytorch.operators.views import is_view_refused, lay_out_views, taken_apart
 from convertkit.converters.pytorch.operators.written_out import written_out
 from convertkit.converters.pytorch.routes.flat import Flat, is_constant
 from convertkit.errors import Unsupported
@@ -84,7 +84,7 @@ def write_program(program: Any, inputs: Sequence[str], outputs: Sequence[str], p
     """Translate an exported program to ONNX under the given names."""
     keep_zeros(program)
     if table := {**substitutes(program), **decompositions()}:
-        program = program.run_decompositions(table)
+        program = taken_apart(program, table)
     if makes_some(program):
         program = written_out(program, set(_translations(program)))
     try:

@@ -7,7 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import onnx_ir as ir
+import onnxruntime as ort
 import pytest
 import torch
 
@@ -54,6 +56,26 @@ def test_what_torch_inserts_has_the_line_of_what_reads_it(tmp_path: Path) -> Non
     model = ir.load(tmp_path / "model.onnx")
     settle_interface(model, (Leaf("x", "x", ("N", 6), "float32"),), ("y",))
     assert {location(node).partition(":")[0] for node in model.graph} == {"test_exporting.py"}
+
+
+class _Attending(torch.nn.Module):
+    """Merges the heads of attention by a view, before a pool that torch's exporter does not have."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        heads = x.view(x.shape[0], 6, 4, 2).transpose(1, 2)
+        shown = (x[:, None, None, :, 0] > 0.5).expand(-1, -1, 6, -1)
+        seen = torch.nn.functional.scaled_dot_product_attention(heads, heads, heads, shown)
+        merged = seen.transpose(1, 2).contiguous().view(x.shape)
+        return torch.nn.functional.adaptive_max_pool1d(merged, 3)
+
+
+def test_a_view_of_attention_is_laid_out_where_an_operator_is_taken_apart(tmp_path: Path) -> None:
+    example = torch.rand(4, 6, 8)
+    program = torch.export.export(_Attending(), (example,), dynamic_shapes=({0: torch.export.Dim.AUTO},), strict=False)
+    path = str(tmp_path / "model.onnx")
+    exporting.write_program(program, ["x"], ["y"], path)
+    (got,) = ort.InferenceSession(path).run(None, {"x": example.numpy()})
+    np.testing.assert_allclose(got, _Attending()(example).numpy(), atol=1e-6)
 
 
 def test_what_torchscript_passes_on_is_told_not_that_it_does() -> None:
