@@ -46,6 +46,7 @@ NAMES = {
     "torchvision": "torchvision 0.28, random weights",
     "timm": "timm 1.0, small models, random weights",
     "transformers": "transformers 5, small models of many families, random weights",
+    "alike": "transformers 5, a class of each further family, random weights",
     "keras": "keras.applications and Keras layers, random weights",
     "onnx": "ONNX files as other exporters and older opsets write them",
     "sklearn": "scikit-learn as skl2onnx writes it",

@@ -1,12 +1,21 @@
-"""Models of transformers that one set of small settings makes, for ``bench/outside.py``: a class of each family."""
+"""Models of transformers that one set of small settings makes, for ``bench/outside.py``: a class of each family.
+
+What transformers needs is told in ``bench/outside_transformers.py``, which has the families with settings of their own.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from outside_torch import MASK, Given, Made
+from outside_torch import MASK, Given, Made, stand_ins
+from outside_torch import make as made_all
+
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
 TEXT = (Given((2, 12), 90, "input_ids"), Given((2, 12), MASK, "attention_mask"))
 TEXTS = """
@@ -88,10 +97,11 @@ def settings(config_class: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def classes() -> Mapping[str, tuple[Given, ...]]:
-    """Names of classes and their inputs."""
-    texts = dict.fromkeys(TEXTS.split(), TEXT)
-    return texts | {name: (given,) for given, names in OTHERS.items() for name in names.split()}
+def makers() -> Mapping[str, Callable[[], Made]]:
+    """Names of classes, and what makes a model of one."""
+    inputs: dict[str, tuple[Given, ...]] = dict.fromkeys(TEXTS.split(), TEXT)
+    inputs |= {name: (given,) for given, names in OTHERS.items() for name in names.split()}
+    return {name: partial(made, name, given) for name, given in inputs.items()}
 
 
 def made(kind: str, inputs: tuple[Given, ...]) -> Made:
@@ -104,3 +114,10 @@ def made(kind: str, inputs: tuple[Given, ...]) -> Made:
     model = found(found.config_class(**settings(found.config_class, small)))
     takes = inspect.signature(model.forward).parameters
     return Made(model, [each for each in inputs if each.name in takes])
+
+
+def make(folder: Path, names: list[str]) -> None:
+    """Each model that is not there."""
+    kept = stand_ins()
+    made_all(folder, names, makers())
+    kept.clear()

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import outside_alike
 from outside_torch import MASK, Given, Made, stand_ins
 from outside_torch import make as made_all
 
@@ -422,9 +420,7 @@ def makers() -> Mapping[str, Callable[[], Made]]:
 
         return build
 
-    tables = (ENCODERS, DECODERS, PAIRS, PICTURES, MIXED)
-    own = {name: made(*row) for table in tables for name, row in table.items()}
-    return own | {kind: partial(outside_alike.made, kind, given) for kind, given in outside_alike.classes().items()}
+    return {name: made(*row) for table in (ENCODERS, DECODERS, PAIRS, PICTURES, MIXED) for name, row in table.items()}
 
 
 def make(folder: Path, names: list[str]) -> None:
