@@ -43,7 +43,7 @@ def control() -> Mapping[str, Entry]:
 
     return {
         "cond": _on(ROW, lambda x: tf.cond(tf.reduce_sum(x) > 0, lambda: x * 2, lambda: tf.exp(-tf.abs(x)))),
-        "switch-case": _on(ROW, lambda x: tf.switch_case(
+        "switch-case": _on((2, 6), lambda x: tf.switch_case(
             tf.cast(tf.reduce_sum(x) > 0, tf.int32), [lambda: x + 1, lambda: x * 3])),
         "while-data": _on(ROW, halved),
         "tensor-array": _on(BATCH, unrolled),
