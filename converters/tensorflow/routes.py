@@ -25,6 +25,7 @@ from convertkit.converters.tensorflow import rounding_ranges as _ranges  # noqa:
 from convertkit.converters.tensorflow.loading import Loaded
 from convertkit.converters.tensorflow.loops import with_recurrent_operators
 from convertkit.converters.tensorflow.numbering import renumber
+from convertkit.converters.tensorflow.slices import drop_whole_axes
 from convertkit.errors import ToolError, Unsupported
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.load import load_model
@@ -95,6 +96,7 @@ def _compare(got: Mapping[str, Array], expected: Mapping[str, Array]) -> None:
 def _by_tf2onnx(job: Job) -> ir.Model:
     found = job.translated or translated(job.loaded)
     model: ir.Model = ir.from_proto(found.proto)
+    drop_whole_axes(model)
     _rename(model, job, found.inputs, found.outputs)
     return model
 
