@@ -24,6 +24,8 @@ from convertkit.stage import Feed, FeedSource, Outputs, Runner
 MOST_SAMPLES = 50
 _MEASURED = ("int8", "int16x8")
 """Precisions whose activations have ranges that were measured."""
+_WITHOUT_RANGES = ("float32", "weights-only")
+"""What such a precision may become instead, which no range cuts off."""
 _LESS_DB = 1.0
 """What ends of ranges have to cost to be told."""
 _QUIETEST = 0.01
@@ -106,6 +108,7 @@ def beyond_ranges(quality: Quality | None, diagnoses: Sequence[Mapping[str, obje
     samples held out, so the quantizer's own figure on these has what other samples may lose at the ends of ranges.
     """
     told = [each for each in diagnoses if each.get("requested") in _MEASURED and "recovered" not in each]
+    told = [each for each in told if each.get("effective") not in _WITHOUT_RANGES]
     kept = told[-1].get("held_out") if told else None
     if quality is None or quality.origin == "evaluation" or not isinstance(kept, Mapping) or kept["seen"]:
         return ()

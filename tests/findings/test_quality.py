@@ -97,6 +97,8 @@ def test_weights_tuned_on_a_few_samples_are_not_judged_by_those(tmp_path) -> Non
         ({"requested": "int8"}, {"snr_db": 25.5}, False),
         ({"requested": "int8"}, {"origin": "evaluation"}, False),
         ({"requested": "w8"}, {}, False),
+        ({"requested": "int16x8", "effective": "mixed"}, {}, True),
+        ({"requested": "int16x8", "effective": "float32"}, {}, False),
         ({"requested": "int8", "recovered": {}}, {}, False),
         ({"requested": "int8", "held_out": {"snr_db": 25.0, "seen": True}}, {}, False),
         ({"requested": "int8", "held_out": None}, {}, False),
