@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
+import numpy as np
 import onnx_ir as ir
 
+from convertkit.onnx.edit import initializer, inserted, is_float32, replaced, sizes
 from convertkit.targets.forms.functions import expand_functions
 from convertkit.targets.forms.places import from_the_start
 from convertkit.targets.forms.recurrences import RECURRENT, batch_inside, forwards, refuse_ignored
@@ -15,10 +19,21 @@ from convertkit.targets.forms.stored import make_stored_real
 from convertkit.targets.forms.words import Words
 from convertkit.targets.forms.writing import refusal
 from convertkit.targets.mnn.extremes import KINDS, write_extremes
+from convertkit.targets.mnn.one_hot import write_one_hot
 from convertkit.targets.mnn.shapes import write_shapes
 
-_BODIES = frozenset({"AffineGrid", "Attention", "Gelu", "GroupNormalization", "Mish"})
-"""What MNN lacks, approximates or computes wrongly, and ONNX or we give a body of operators that it computes."""
+_BODIES = frozenset({
+    "AffineGrid", "Attention", "Gelu", "GroupNormalization", "InstanceNormalization", "LogSoftmax", "Mish",
+    "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceSumSquare",
+})  # fmt: skip
+"""What MNN lacks, approximates or computes wrongly, and ONNX or we give a body of operators that it computes.
+
+Its converter reduces by the last four over every axis where ONNX gives axes as an input, and ends by a signal at a
+LogSoftmax.
+"""
+
+_VARIADIC = frozenset({"Max", "Mean", "Min", "Sum"})
+"""Operators whose converters end by a signal where there is one operand; the mean of two gives nothing."""
 
 _QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 
@@ -26,6 +41,7 @@ _PLACES = frozenset({"GatherElements", "GatherND", "ScatterElements"})
 """Operators whose negative places MNN does not count from the end; those of Gather and ScatterND it does."""
 
 _POOLS = frozenset({"MaxPool", "AveragePool"})
+_IMAGE = 2
 
 
 def write_forms(model: ir.Model) -> tuple[str, ...]:
@@ -34,18 +50,11 @@ def write_forms(model: ir.Model) -> tuple[str, ...]:
     ``Unsupported`` names a node whose integers MNN does not hold, or of which it would ignore something.
     """
     expand_functions(model, lambda node: node.op_type not in _BODIES)
+    for forms in (_FIRST, _THEN):
+        for node in tuple(model.graph.all_nodes()):
+            if not node.domain and node.op_type in forms:
+                forms[node.op_type](node)
     for node in tuple(model.graph.all_nodes()):
-        if node.op_type in RECURRENT and not node.domain:  # MNN looks at neither attribute
-            batch_inside(node)
-            forwards(node)
-            refuse_ignored(node, "MNN")
-        if node.op_type in KINDS and not node.domain:
-            write_extremes(node)
-    for node in tuple(model.graph.all_nodes()):
-        if node.op_type in _POOLS and not node.domain:
-            _state_strides(node)
-        if node.op_type == "Softplus" and not node.domain:
-            write_softplus(node)
         write_shapes(node)
     write_long_shifts(model, holds_signed=True)
     write_infinite_divisors(model)
@@ -63,13 +72,69 @@ def write_forms(model: ir.Model) -> tuple[str, ...]:
     return words.notes
 
 
+def _write_few(node: ir.Node) -> None:
+    """One operand as it is; a mean of several as a sum and a factor."""
+    given = [value for value in node.inputs if value is not None]
+    if len(given) == 1:
+        replaced(node, "Identity", given)
+    elif node.op_type == "Mean":
+        total = inserted(node, "Sum", given, node.outputs[0]).outputs[0]
+        count = initializer(node, np.array(len(given), np.float32), f"{node.name}/count")
+        replaced(node, "Div", [total, count])
+
+
+def _of_one_type(node: ir.Node) -> None:
+    """An integer exponent of a float as a float; MNN gives nothing for two types."""
+    base, exponent = node.inputs
+    if base is not None and exponent is not None and is_float32(base) and exponent.dtype != base.dtype:
+        cast = inserted(node, "Cast", [exponent], base, {"to": int(ir.DataType.FLOAT)}, exponent.shape)
+        node.replace_input_with(1, cast.outputs[0])
+
+
+def _state_parts(node: ir.Node) -> None:
+    """The sizes of parts that are not equal, which MNN takes for equal ones.  Source: ONNX operators, Split-18."""
+    known, count = sizes(node.inputs[0]), node.attributes.get_int("num_outputs", 0)
+    size = known[node.attributes.get_int("axis", 0)] if known else None
+    if not count or not size or size % count == 0:
+        return
+    part = -(-size // count)
+    parts = np.array([*[part] * (count - 1), size - part * (count - 1)], np.int64)
+    node.resize_inputs(2)
+    node.replace_input_with(1, initializer(node, parts, f"{node.name}/parts"))
+    node.attributes.pop("num_outputs")
+
+
 def _state_strides(node: ir.Node) -> None:
     """Strides that are left to their default of 1 are 0 for MNN, which divides by them; dilations it does not look at.
 
     Source: ONNX operators, MaxPool-22 and AveragePool-22.
     """
     kernel = node.attributes.get_ints("kernel_shape", ())
+    if len(kernel) > _IMAGE:
+        raise refusal(node, "a pool of volumes, which MNN's converter writes and its library does not run")
     if any(each != 1 for each in node.attributes.get_ints("dilations", ())):
         raise refusal(node, "dilations, which MNN's pooling does not look at")
     if "strides" not in node.attributes:
         node.attributes["strides"] = ir.AttrInt64s("strides", [1] * len(kernel))
+
+
+def _recurrent(node: ir.Node) -> None:
+    """MNN looks at neither attribute."""
+    batch_inside(node)
+    forwards(node)
+    refuse_ignored(node, "MNN")
+
+
+_FIRST: Mapping[str, Callable[[ir.Node], None]] = {
+    **dict.fromkeys(RECURRENT, _recurrent),
+    **dict.fromkeys(KINDS, write_extremes),
+    "OneHot": write_one_hot,
+}
+_THEN: Mapping[str, Callable[[ir.Node], None]] = {
+    **dict.fromkeys(_POOLS, _state_strides),
+    **dict.fromkeys(_VARIADIC, _write_few),
+    "Pow": _of_one_type,
+    "Softplus": write_softplus,
+    "Split": _state_parts,
+}
+"""What the first ones write may need these, too."""

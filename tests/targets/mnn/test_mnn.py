@@ -227,3 +227,61 @@ def test_wrong_numbers_of_a_file_are_caught(tmp_path, monkeypatch):
     with pytest.raises(ParityError, match="after mnn"):
         convertkit.export(NETWORK, "mnn", output=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+X = RNG.standard_normal((2, 3, 4, 5)).astype(np.float32)
+FORMS = {
+    "l1": helper.make_node("ReduceL1", ["x", "axes"], ["y"]),
+    "l2": helper.make_node("ReduceL2", ["x", "axes"], ["y"], keepdims=0),
+    "log-sum": helper.make_node("ReduceLogSum", ["x", "axes"], ["y"]),
+    "sum-square": helper.make_node("ReduceSumSquare", ["x", "axes"], ["y"]),
+    "log-softmax": helper.make_node("LogSoftmax", ["x"], ["y"], axis=1),
+    "instance-norm": helper.make_node("InstanceNormalization", ["x", "scale", "scale"], ["y"]),
+    "max-of-one": helper.make_node("Max", ["x"], ["y"]),
+    "mean-of-two": helper.make_node("Mean", ["x", "one"], ["y"]),
+    "power": helper.make_node("Pow", ["x", "three"], ["y"]),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_its_converter_or_kernels_get_wrong_has_another_form(tmp_path, form):
+    stored = {
+        "axes": np.array([-1, 1], np.int64), "scale": np.array([0.5, 2.0, -1.0], np.float32),
+        "one": np.ones((1, 5), np.float32), "three": np.array([3], np.int64),
+    }  # fmt: skip
+    used = {name: value for name, value in stored.items() if name in FORMS[form].input}
+    path = saved(tmp_path, [FORMS[form]], ("n", 3, 4, 5), **used)
+    x = np.abs(X) if form == "log-sum" else X
+    expected = ort.InferenceSession(path).run(None, {"x": x})[0]
+    found = convertkit.export(path, "mnn", output=tmp_path / "out", calib={"x": x}).run({"x": x})["y"]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_parts_that_are_not_equal_keep_their_sizes(tmp_path):
+    nodes = [
+        helper.make_node("Split", ["x"], ["a", "b", "c"], axis=1, num_outputs=3),
+        helper.make_node("Concat", ["c", "a", "b"], ["y"], axis=1),
+    ]
+    path = saved(tmp_path, nodes, (2, 7))
+    x = RNG.standard_normal((2, 7)).astype(np.float32)
+    found = convertkit.export(path, "mnn", output=tmp_path / "out").run({"x": x})["y"]
+    assert np.array_equal(found, x[:, [6, 0, 1, 2, 3, 4, 5]])
+
+
+@pytest.mark.parametrize("axis", [-1, 0, 1])
+def test_one_hot_counts_from_the_end_and_hits_nothing_beyond(tmp_path, axis):
+    nodes = [
+        helper.make_node("Cast", ["x"], ["index"], to=TensorProto.INT64),
+        helper.make_node("OneHot", ["index", "depth", "values"], ["y"], axis=axis),
+    ]
+    stored = {"depth": np.array(4, np.int64), "values": np.array([0.25, 3.0], np.float32)}
+    path = saved(tmp_path, nodes, (2, 5), **stored)
+    x = np.array([[0, 1, 3, 4, -1], [-4, -5, 2, 9, 0]], np.float32)
+    found = convertkit.export(path, "mnn", output=tmp_path / "out", calib={"x": x}).run({"x": x})["y"]
+    assert np.array_equal(found, ort.InferenceSession(path).run(None, {"x": x})[0])
+
+
+def test_pools_of_volumes_are_refused_by_name(tmp_path):
+    node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2, 2])
+    with pytest.raises(Unsupported, match=r"\(MaxPool\): a pool of volumes"):
+        convertkit.export(saved(tmp_path, [node], (1, 2, 4, 4, 4)), "mnn", output=tmp_path / "out")
