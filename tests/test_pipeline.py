@@ -137,7 +137,7 @@ def test_a_gate_judges_lossy_steps_only(source):
 
 
 def test_outputs_that_prove_nothing_are_not_passed(tmp_path):
-    dead = save_model(ir.from_proto(network(np.float32(1e-30) * WEIGHT)), tmp_path / "dead.onnx", "")
+    dead = save_model(ir.from_proto(network(np.float32(1e-34) * WEIGHT)), tmp_path / "dead.onnx", "")
     ran = run(dead, Stage(lambda weight: weight))
     assert isinstance(ran.failure, NotProven)
     assert "all but zero" in str(ran.failure)
