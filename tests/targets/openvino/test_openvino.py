@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -143,9 +144,10 @@ def gated(b: Layers, x: str) -> str:
 EXACT = {
     convolution: "Convolution u8", depthwise: "Convolution u8", joined: "Convolution u8", residual: "Convolution u8",
     padded_average: "", average_behind_pad: "", average: "Pooling u8", dense: "FullyConnected u8",
-    transposed: "Deconvolution u8", product: "FullyConnected u8",
+    transposed: "Deconvolution [ui]8", product: "FullyConnected u8",
     attended: "MatMul i8", enlarged: "Convolution u8", gated: "Convolution u8",
 }  # fmt: skip
+"""The kernels, as patterns: a transposed convolution's is told as i8 on processors without VNNI."""
 
 
 def made(layer: Callable[[Layers, str], str], folder: Path) -> tuple[onnx.ModelProto, Artifact, WriteIr]:
@@ -179,7 +181,7 @@ def differing(model: onnx.ModelProto, artifact: Artifact) -> float:
 def test_integer_kernels_compute_the_integers_of_the_graph(layer, tmp_path):
     model, artifact, step = made(layer, tmp_path)
     assert differing(model, artifact) <= 1e-3
-    assert EXACT[layer] in str(step.diagnosis)
+    assert re.search(EXACT[layer], str(step.diagnosis))
 
 
 @pytest.mark.parametrize(("layer", "pass_"), [(joined, "make_unsigned"), (padded_average, "write_as_convolutions")])
