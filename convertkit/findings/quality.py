@@ -116,8 +116,8 @@ def beyond_ranges(quality: Quality | None, diagnoses: Sequence[Mapping[str, obje
     if not before < quality.snr_db - _LESS_DB:
         return ()
     return (
-        f"the quality is of samples within the ranges: the held-out ones kept {before:.1f} dB before the ranges took "
-        "them in, as values beyond a range are cut off; more samples in --calib cover more",
+        f"the quality is that of samples on which the ranges were measured; the held-out ones kept {before:.1f} dB "
+        "before the ranges took them in. Values beyond a range are cut off: more samples in --calib widen the ranges",
     )
 
 
