@@ -23,13 +23,12 @@ from convertkit.targets.mnn.one_hot import write_one_hot
 from convertkit.targets.mnn.shapes import write_shapes
 
 _BODIES = frozenset({
-    "AffineGrid", "Attention", "Gelu", "GroupNormalization", "InstanceNormalization", "LogSoftmax", "Mish",
-    "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceSumSquare",
+    "AffineGrid", "Attention", "Gelu", "GroupNormalization", "InstanceNormalization", "Mish", "ReduceL1", "ReduceL2",
+    "ReduceLogSum", "ReduceSumSquare",
 })  # fmt: skip
 """What MNN lacks, approximates or computes wrongly, and ONNX or we give a body of operators that it computes.
 
-Its converter reduces by the last four over every axis where ONNX gives axes as an input, and ends by a signal at a
-LogSoftmax.
+Its converter reduces by the last four over every axis where ONNX gives axes as an input.
 """
 
 _VARIADIC = frozenset({"Max", "Mean", "Min", "Sum"})
@@ -104,6 +103,12 @@ def _state_parts(node: ir.Node) -> None:
     node.attributes.pop("num_outputs")
 
 
+def _state_axis(node: ir.Node) -> None:
+    """The last one, where it is left to its default: MNN's converter ends by a signal.  Source: LogSoftmax-13."""
+    if "axis" not in node.attributes:
+        node.attributes["axis"] = ir.AttrInt64("axis", -1)
+
+
 def _state_strides(node: ir.Node) -> None:
     """Strides that are left to their default of 1 are 0 for MNN, which divides by them; dilations it does not look at.
 
@@ -133,6 +138,7 @@ _FIRST: Mapping[str, Callable[[ir.Node], None]] = {
 _THEN: Mapping[str, Callable[[ir.Node], None]] = {
     **dict.fromkeys(_POOLS, _state_strides),
     **dict.fromkeys(_VARIADIC, _write_few),
+    "LogSoftmax": _state_axis,
     "Pow": _of_one_type,
     "Softplus": write_softplus,
     "Split": _state_parts,

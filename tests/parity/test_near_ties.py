@@ -9,8 +9,9 @@ import pytest
 
 from convertkit.artifact import Artifact, TensorSpec
 from convertkit.parity.bar import below_the_bar
+from convertkit.parity.near_ties import own_roundings
 from convertkit.parity.replay import compare_recordings
-from convertkit.parity.values import Recording
+from convertkit.parity.values import Departure, Recording
 from convertkit.stage import Tolerance
 
 NPU = Tolerance("kernels of its own", snr_db=20.0, near_ties=0.06)
@@ -71,6 +72,24 @@ def test_all_elements_together_are_about_as_far_as_runs_are():
 
 def test_a_twin_of_another_model_explains_nothing():
     assert not judged(0.4, 0.4, value=EDGE + 1.0).passed
+
+
+def test_a_twin_that_is_further_off_than_its_runs_explains_nothing():
+    """What the artifact gives is the twin's own value, and the model in integers is not."""
+    assert not judged(np.full(EDGE.shape, 0.5), 0.1, value=EDGE + 0.5).passed
+
+
+def test_an_element_may_be_a_step_further():
+    truth = twin(0.4)(None)
+    changes = np.max([np.abs(run["y"] - EDGE) for run in truth.near_ties(NPU.near_ties)], axis=0)
+    off = np.zeros(EDGE.shape)
+    off[0, 3] = 3 * max(changes[0, 3], np.quantile(changes, 0.75)) + 0.3
+    diffs = [SimpleNamespace(step=each, mismatch=None) for each in (0.0, 0.4)]
+    told = [
+        own_roundings(Departure("y", 3, "constant", each, True), EDGE, EDGE + off, NPU.near_ties, truth)
+        for each in diffs
+    ]
+    assert [bool(each) for each in told] == [False, True]
 
 
 def test_usual_inputs_keep_the_bound():

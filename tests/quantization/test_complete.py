@@ -94,6 +94,25 @@ def test_a_layer_that_came_in_float_computes_in_integers():
     assert 10 * np.log10((before**2).sum() / ((after - before) ** 2).sum()) > 20
 
 
+@pytest.mark.parametrize(("bias", "becomes"), [(20.0, "DequantizeLinear"), (30.0, None)])
+def test_a_bias_beyond_int32_stays_float(bias, becomes):
+    """In steps of its products, of 2e-8 here; 2 ** 30 of them are 21."""
+    rng, (last, values) = np.random.default_rng(6), pair("y", "g", 0.5, 0, "int8")
+    constants = [
+        numpy_helper.from_array(rng.integers(-127, 128, (6, 6)).astype(np.int8), "m"),
+        numpy_helper.from_array(np.float32(1e-6), "m_s"), numpy_helper.from_array(np.full(6, bias, np.float32), "b"),
+    ]  # fmt: skip
+    nodes = [
+        helper.make_node("DequantizeLinear", ["m", "m_s"], ["w"]), helper.make_node("Gemm", ["a", "w", "b"], ["g"]),
+        *last,
+    ]  # fmt: skip
+    names, made = completed(read_by(nodes, [*constants, *values]), rng.normal(size=(24, 6)).astype(np.float32))
+    makers = {node.output[0]: node.op_type for node in made.graph.node}
+    (gemm,) = [node for node in made.graph.node if node.op_type == "Gemm"]
+    assert makers.get(gemm.input[2]) == becomes
+    assert ("b" in names) == bool(becomes)
+
+
 def test_what_lacks_nothing_stays_as_it_is():
     second, constants = pair("y", "r", 0.01, 0, "uint8")
     given = read_by([helper.make_node("Relu", ["a"], ["r"]), *second], constants)

@@ -30,11 +30,14 @@ def test_an_axis_that_is_taken_whole_and_again_is_taken_once():
     np.testing.assert_array_equal(session.run(None, {"x": x})[0], x[:, ::-2, :, 1:-1])
 
 
-def test_others_stay():
+@pytest.mark.parametrize(
+    ("starts", "ends", "axes"), [("0, 1", f"{END}, 3", "0, 1"), ("0, 0", f"{END}, {END}", "0, 0")], ids=["two", "whole"]
+)
+def test_others_stay(starts, ends, axes):
     made = ir.from_proto(
-        onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 18]>
-        g (float[n,4] x) => (float[a,b] y) <int64[2] starts = {0, 1}, int64[2] ends = {1000000000, 3},
-        int64[2] axes = {0, 1}, int64[2] steps = {1, 1}> { y = Slice(x, starts, ends, axes, steps) }""")
+        onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 18]>
+        g (float[n,4] x) => (float[a,b] y) <int64[2] starts = {{{starts}}}, int64[2] ends = {{{ends}}},
+        int64[2] axes = {{{axes}}}, int64[2] steps = {{1, 1}}> {{ y = Slice(x, starts, ends, axes, steps) }}""")
     )
     drop_whole_axes(made)
     assert [value.name for value in made.graph.node(0).inputs] == ["x", "starts", "ends", "axes", "steps"]

@@ -235,7 +235,7 @@ FORMS = {
     "l2": helper.make_node("ReduceL2", ["x", "axes"], ["y"], keepdims=0),
     "log-sum": helper.make_node("ReduceLogSum", ["x", "axes"], ["y"]),
     "sum-square": helper.make_node("ReduceSumSquare", ["x", "axes"], ["y"]),
-    "log-softmax": helper.make_node("LogSoftmax", ["x"], ["y"], axis=1),
+    "log-softmax": helper.make_node("LogSoftmax", ["x"], ["y"]),
     "instance-norm": helper.make_node("InstanceNormalization", ["x", "scale", "scale"], ["y"]),
     "max-of-one": helper.make_node("Max", ["x"], ["y"]),
     "mean-of-two": helper.make_node("Mean", ["x", "one"], ["y"]),

@@ -7,6 +7,7 @@ import onnxruntime as ort
 import pytest
 from onnx.reference import ReferenceEvaluator
 
+import convertkit
 from convertkit.onnx.canonical import canonicalize
 from convertkit.targets.onnxruntime.mean_variance import write_out_mean_variance
 
@@ -41,3 +42,9 @@ def test_other_operators_that_have_bodies_stay():
     assert "HardSwish" in {node.op_type for node in proto.graph.node}
     (found,) = ReferenceEvaluator(proto).run(None, {"x": np.ones((1, 3, 4, 5), np.float32)})
     assert not found.any()
+
+
+def test_an_export_has_it(tmp_path):
+    onnx.save(onnx.parser.parse_model(f"{HEAD} {{ y = MeanVarianceNormalization(x) }}"), tmp_path / "model.onnx")
+    made = convertkit.export(tmp_path / "model.onnx", "onnxruntime", output=tmp_path / "out")
+    assert not made.run(np.ones((2, 3, 4, 5), np.float32))["y"].any()
