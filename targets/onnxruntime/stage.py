@@ -74,7 +74,7 @@ class DeliverOnnx:
     """
 
     name = "onnxruntime"
-    version = "10"
+    version = "11"
     accepts = frozenset({"onnx"})
     produces = "onnxruntime"
 

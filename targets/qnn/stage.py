@@ -24,7 +24,7 @@ _INTEGER = Tolerance(
     lsb=3.0,
     snr_db=20.0,
     warn_snr_db=25.0,
-    near_ties=0.06,  # docs/measurements/rounding.md: 0.054 of a step
+    near_ties=0.06,  # docs/measurements/rounding.md: 0.057 of a step
 )
 
 

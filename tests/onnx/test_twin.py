@@ -406,3 +406,16 @@ def test_values_near_ties_go_either_way_and_equal_ones_alike(tmp_path):
     assert not moved[~near].any()
     assert np.mean([np.abs(run - np.rint(x))[near].mean() for run in runs]) == pytest.approx(0.1, abs=0.03)
     assert all(np.array_equal(run[::2], run[1::2]) for run in runs)
+
+
+def test_integer_products_near_ties_go_either_way(tmp_path):
+    """A QLinearMatMul by 1 whose results are hundredths of its operand."""
+    x = np.arange(0, 250, dtype=np.uint8).reshape(-1, 1)
+    stored = {"s": np.float32(1), "z": np.uint8(0), "w": np.array([[1]], np.uint8), "hundred": np.float32(100)}
+    made = artifact(tmp_path, [node("QLinearMatMul", "x s z w s z hundred z")], {"x": x}, constants=stored)
+    with Twin(made) as twin:
+        runs = [run["y"].astype(np.float64) for run in twin.run({"x": x}).near_ties(0.05)]
+    moved = np.max([np.abs(run - np.rint(x / 100.0)) for run in runs], axis=0)
+    near = np.abs(x % 100 - 50.0)
+    assert moved[near < 3].all()
+    assert not moved[near > 5].any()

@@ -17,23 +17,25 @@ OFFSETS = {
     "difference": "t = Mul(m, f) o = Sub(bias, t)",
     "no bias": "n = Neg(m) o = Mul(n, f)",
 }
+PRODUCTS = {"factor behind": "p = Mul(x, f) y = Add(p, o)", "factor in front": "p = Mul(f, x) y = Sum(o, p)"}
 
 
-def model(offset: str, variance: str = VARIANCE) -> onnx.ModelProto:
+def model(offset: str, variance: str = VARIANCE, product: str = PRODUCTS["factor behind"]) -> onnx.ModelProto:
     return onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 18]>
         g (float[n,6,7,2,2] x) => (float[n,6,7,2,2] y)
         <int64[3] axes = {{1, 2, 4}}, float small = {{0.00001}}, float minus = {{-1.0}},
          float[2,1] scale = {{0.7, 1.3}}, float[2,1] bias = {{0.25, -0.5}}>
-        {{ {variance} {offset} p = Mul(x, f) y = Add(p, o) }}""")
+        {{ {variance} {offset} {product} }}""")
 
 
 def readers_of_x(proto: onnx.ModelProto) -> list[str]:
     return sorted(node.op_type for node in proto.graph.node if "x" in node.input)
 
 
+@pytest.mark.parametrize("product", PRODUCTS)
 @pytest.mark.parametrize("offset", OFFSETS)
-def test_equal_elements_are_the_bias_exactly(offset: str) -> None:
-    proto = model(OFFSETS[offset])
+def test_equal_elements_are_the_bias_exactly(offset: str, product: str) -> None:
+    proto = model(OFFSETS[offset], product=PRODUCTS[product])
     made = ir.to_proto(canonicalize(ir.from_proto(proto)))
     assert "Mul" not in readers_of_x(made), "the values themselves are not scaled"
     x = np.random.default_rng(3).normal(2, 1.5, (2, 6, 7, 2, 2)).astype(np.float32)
@@ -50,8 +52,16 @@ def test_equal_elements_are_the_bias_exactly(offset: str) -> None:
         ("difference", "m = ReduceMean(x, axes) a = Abs(x) v = ReduceMax(a, axes) r = Reciprocal(v) f = Mul(r, scale)"),
         ("negative mean", VARIANCE.replace("m = ReduceMean(x, axes)", "m = ReduceMax(x, axes)")),
         ("negative mean", VARIANCE.replace("d = Sub(x, m)", "d = Sub(m, x)")),
+        ("negative mean", VARIANCE.replace("d = Sub(x, m)", "o2 = Mul(m, scale) d = Sub(x, o2)")),
+        ("negative mean", VARIANCE.replace("m = ReduceMean(x, axes)", "z = Abs(x) m = ReduceMean(z, axes)")),
     ],
-    ids=["no deviation is there", "not a mean", "the other way around"],
+    ids=[
+        "no deviation is there",
+        "not a mean",
+        "the other way around",
+        "a deviation from another",
+        "the mean of another",
+    ],
 )
 def test_what_has_no_deviation_from_its_mean_stays(offset: str, variance: str) -> None:
     made = ir.to_proto(canonicalize(ir.from_proto(model(OFFSETS[offset], variance))))

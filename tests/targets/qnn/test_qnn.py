@@ -194,3 +194,10 @@ def test_a_pair_in_front_of_a_relu_changes_nothing(zero, tmp_path):
     before, after = (ReferenceEvaluator(each).run(None, {"x": value}) for each in (model, ir.to_proto(paired)))
     np.testing.assert_array_equal(before, after)
     assert place_pairs(paired) == 0
+
+
+def test_near_ties_are_as_near_as_was_measured():
+    """What the stage states is rounded up from the page, to a hundredth of a step."""
+    page = Path("docs/measurements/rounding.md").read_text(encoding="utf-8")
+    far = max(float(line.split("|")[4]) for line in page.splitlines() if line.startswith("| qnn |"))
+    assert far <= CompileContext.tolerance.near_ties < far + 0.01
