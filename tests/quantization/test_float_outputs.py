@@ -177,3 +177,21 @@ def test_what_is_an_output_too_is_rounded_before_its_sum(quantized) -> None:
     makers = {node.output[0]: node.op_type for node in result.graph.node}
     (join,) = (node for node in result.graph.node if node.name == "join")
     assert [makers[name] for name in join.input] == ["DequantizeLinear"] * 2
+
+
+@pytest.mark.parametrize(("choices", "rounded_sum"), [({}, False), ({"full_integer": True}, True)])
+def test_sums_between_blocks_of_a_transformer_stay_float(quantized, choices: dict, rounded_sum: bool) -> None:
+    """What a block adds to is read by all later ones; a convolution's residual is the test's above."""
+    weights = {name: RNG.normal(0, 0.25, (16, 16)).astype(np.float32) for name in ("a", "b")}
+    behind = "MatMul" if rounded_sum else "Softplus"
+    nodes = [
+        helper.make_node("MatMul", ["x", "a"], ["m"], "first"),
+        helper.make_node("MatMul", ["x", "b"], ["o"], "second"),
+        helper.make_node("Add", ["m", "o"], ["s"], "sum"),
+        helper.make_node(behind, ["s", "b"] if rounded_sum else ["s"], ["y"], "behind"),
+    ]
+    model = model_of(nodes, weights, {"x": ["N", 6, 16]}, {"y": ["N", 6, 16]})
+    result = quantized(model, {"x": TOKENS}, target="tensorrt", **choices)
+    makers = {node.output[0]: node.op_type for node in result.graph.node}
+    (join,) = (node for node in result.graph.node if node.name == "sum")
+    assert ("DequantizeLinear" in {makers[name] for name in join.input}) == rounded_sum
