@@ -17,7 +17,7 @@ demo: $(VENV)/.ready-demo  ## export the digits model to int8 TFLite, verified a
 	$(BIN)/convertkit export $(DIGITS)/model.pt --target tflite --int8 --calib $(DIGITS)/calib.npz \
 		--eval $(DIGITS)/test.npz --max-drop 0.5 --output build/demo --force
 
-test: $(VENV)/.ready-all  ## run all tests but the nightly ones
+test: $(VENV)/.ready-test  ## run all tests but the nightly ones
 	$(BIN)/python -m pytest -m "not nightly" --numprocesses $(WORKERS) --dist worksteal --timeout 900
 
 AREA_contracts := tests/contracts
@@ -131,11 +131,14 @@ $(VENV)/.ready-all: $(VENV)/.ready-demo
 	$(PIP) --editable '.[all,dev]'
 	@touch $@
 
-# ExecuTorch and what it brings, 300 MB in 24 packages, and the engines of IREE and TVM are for the nightly run alone.
-$(VENV)/.ready-nightly: $(VENV)/.ready-all
+# Engines that take at most 2 minutes and 500 MB; IREE is larger, and for the nightly run alone.
+$(VENV)/.ready-test: $(VENV)/.ready-all
 	$(PIP) --editable '.[all,dev,executorch]'
-	$(BIN)/convertkit engines install iree --yes
 	$(BIN)/convertkit engines install tvm --yes
+	@touch $@
+
+$(VENV)/.ready-nightly: $(VENV)/.ready-test
+	$(BIN)/convertkit engines install iree --yes
 	@touch $@
 
 .PHONY: help venv demo test nightly lint bench conformance conformance-command conformance-openvino conformance-engine conformance-tf-serving conformance-coreml conformance-stablehlo docs wheel fixtures clean

@@ -270,7 +270,6 @@ def written(
     return step.run(Artifact(path, "onnx", ports[:1], ports[1:], ""), place), step, x, wanted
 
 
-@pytest.mark.nightly
 def test_integers_run_in_xnnpack(tmp_path):
     artifact, step, x, wanted = written(quantized, IMAGE, tmp_path)
     assert step.diagnosis == {"delegates": 1, "kernels": {}}
@@ -303,7 +302,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Result:
     return convertkit.export(NETWORK, "executorch", int8=True, calib=CALIBRATION, eval=TEST, output=place / "out")
 
 
-@pytest.mark.nightly
 def test_the_delivered_program_is_executed(made):
     jsonschema.validate(made.report, schema())
     assert made.report["execution"] == "here"

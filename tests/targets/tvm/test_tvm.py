@@ -114,7 +114,6 @@ def made(installed: None, tmp_path_factory: pytest.TempPathFactory) -> Result:
     return convertkit.export(NETWORK, "tvm", output=tmp_path_factory.mktemp("tvm") / "out")
 
 
-@pytest.mark.nightly
 def test_the_library_computes_what_the_graph_says(made):
     (output,) = made.report["steps"][-1]["parity"]["versus_previous"]["tensors"]
     assert float(output["relative"]) < 1e-5
@@ -160,7 +159,6 @@ def test_a_quantized_model_keeps_its_numbers(installed, tmp_path):
     assert np.allclose(exported.run({"x": x})["y"], wanted, atol=1e-5)
 
 
-@pytest.mark.nightly
 def test_a_node_that_it_does_not_import_is_named(installed, tmp_path):
     shapes = {"x": [2, 3, 3], "y": [2]}
     ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()]
@@ -173,7 +171,6 @@ def test_a_node_that_it_does_not_import_is_named(installed, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.nightly
 def test_what_is_not_a_library_is_refused(made, tmp_path):
     path = tmp_path / "model.so"
     for data, says in (
@@ -185,7 +182,6 @@ def test_what_is_not_a_library_is_refused(made, tmp_path):
             TvmRunner(Artifact(path, "tvm", (), (), "")).__enter__()
 
 
-@pytest.mark.nightly
 def test_wrong_numbers_of_a_library_are_caught(installed, tmp_path, monkeypatch):
     def wrong(path: Path) -> ir.Model:
         model = load_own(path)
