@@ -217,8 +217,7 @@ _WHAT = {
     "onnx2tf's GPT block computes something else.",
     "tensorrt": "ModelOpt 0.47.0 (entropy). Both run as QDQ in ONNX Runtime without optimisations: what TensorRT\n"
     "makes of them, and how fast, takes a GPU and was not executed. ModelOpt's float parts are float16, ours float32.\n"
-    "Of a GRU, whose classifier is narrower than a GPU's tiles, neither makes integers. Of the GPT block ModelOpt's\n"
-    "file keeps 1.1 dB more; both have integers in the same 13 products, and why was not found.",
+    "Of a GRU, whose classifier is narrower than a GPU's tiles, neither makes integers.",
 }
 
 
