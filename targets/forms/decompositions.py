@@ -5,6 +5,7 @@ A body is made for the node's own shapes and constants.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -107,6 +108,32 @@ def _attribute(node: ir.Node, name: str, default: float) -> float:
     return default if attribute is None else float(attribute.value)
 
 
+def _hardmax(node: ir.Node, b: Nodes) -> str:
+    """1 where ArgMax says, of the first of equal elements, and 0 elsewhere."""
+    sizes = _sizes(node, 0)
+    axis = node.attributes.get_int("axis", -1) % len(sizes)
+    size = sizes[axis]
+    value = node.inputs[0]
+    if not isinstance(size, int) or value is None or value.dtype is None:
+        raise Unsupported("Hardmax over an axis whose size is only known at run time")
+    places = np.arange(size, dtype=np.int64).reshape([-1 if each == axis else 1 for each in range(len(sizes))])
+    first = b.op("ArgMax", [b.inputs[0]], {"axis": axis, "keepdims": 1})
+    return b.cast(b.op("Equal", [first, b.constant(places)]), int(value.dtype))
+
+
+_WINDOW = ("kernel_shape", "strides", "pads", "dilations", "auto_pad", "ceil_mode")
+
+
+def _lp_pool(node: ir.Node, b: Nodes) -> str:
+    """The root of a mean of powers, times the size of the window: what is padded counts as 0."""
+    kernel, power = node.attributes.get_ints("kernel_shape"), float(node.attributes.get_int("p", 2))
+    stated = {name: node.attributes[name].value for name in _WINDOW if name in node.attributes}
+    raised = b.op("Pow", [b.op("Abs", [b.inputs[0]]), b.constant(np.array(power, np.float32))])
+    mean = b.op("AveragePool", [raised], {**stated, "count_include_pad": 1})
+    total = b.op("Mul", [mean, b.constant(np.array(math.prod(kernel), np.float32))])
+    return b.op("Pow", [total, b.constant(np.array(1 / power, np.float32))])
+
+
 def _einsum(node: ir.Node, b: Nodes) -> str:
     return einsum_nodes(str(node.attributes["equation"].value), [_shape_of(value) for value in node.inputs], b)
 
@@ -122,7 +149,9 @@ BODIES: Mapping[str, Body] = {
     "ConvInteger": conv_integer,
     "Einsum": _einsum,
     "GroupNormalization": _group_normalization,
+    "Hardmax": _hardmax,
     "InstanceNormalization": _instance_normalization,
+    "LpPool": _lp_pool,
     "MatMulInteger": mat_mul_integer,
     "MeanVarianceNormalization": _mean_variance_normalization,
     "QLinearConv": q_linear_conv,

@@ -8,7 +8,11 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.onnx.edit import initializer, inserted, is_float32, replaced, sizes
+from convertkit.onnx.interpolation import Method
 from convertkit.targets.forms.functions import expand_functions
+from convertkit.targets.forms.gathered_resizes import write_resize
+from convertkit.targets.forms.lp_norms import write_lp_normalization
+from convertkit.targets.forms.pads import write_all_axes, write_wrapped
 from convertkit.targets.forms.places import from_the_start
 from convertkit.targets.forms.recurrences import RECURRENT, batch_inside, forwards, refuse_ignored
 from convertkit.targets.forms.remainders import write_infinite_divisors
@@ -16,15 +20,21 @@ from convertkit.targets.forms.rounded import write_rounding
 from convertkit.targets.forms.shifts import write_long_shifts
 from convertkit.targets.forms.softplus import write_softplus
 from convertkit.targets.forms.stored import make_stored_real
+from convertkit.targets.forms.transforms import write_transform
 from convertkit.targets.forms.words import Words
-from convertkit.targets.forms.writing import refusal
+from convertkit.targets.forms.writing import Place, refusal
 from convertkit.targets.mnn.extremes import KINDS, write_extremes
+from convertkit.targets.mnn.halves import write_halves
 from convertkit.targets.mnn.one_hot import write_one_hot
+from convertkit.targets.mnn.pools import POOLS, write_pool
+from convertkit.targets.mnn.scatters import SCATTERS, write_scatter
 from convertkit.targets.mnn.shapes import write_shapes
 
 _BODIES = frozenset({
-    "AffineGrid", "Attention", "Gelu", "GroupNormalization", "InstanceNormalization", "Mish", "ReduceL1", "ReduceL2",
-    "ReduceLogSum", "ReduceSumSquare",
+    "AffineGrid", "Attention", "BatchNormalization", "CausalConvWithState", "CenterCropPad", "Gelu",
+    "GroupNormalization", "Hardmax", "InstanceNormalization", "LpPool", "MeanVarianceNormalization", "Mish",
+    "NegativeLogLikelihoodLoss", "RMSNormalization", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceSumSquare",
+    "Shrink", "SoftmaxCrossEntropyLoss",
 })  # fmt: skip
 """What MNN lacks, approximates or computes wrongly, and ONNX or we give a body of operators that it computes.
 
@@ -39,17 +49,14 @@ _QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeL
 _PLACES = frozenset({"GatherElements", "GatherND", "ScatterElements"})
 """Operators whose negative places MNN does not count from the end; those of Gather and ScatterND it does."""
 
-_POOLS = frozenset({"MaxPool", "AveragePool"})
-_IMAGE = 2
-
 
 def write_forms(model: ir.Model) -> tuple[str, ...]:
     """All of them; what a user has to know of integers that the data decides.
 
     ``Unsupported`` names a node whose integers MNN does not hold, or of which it would ignore something.
     """
-    expand_functions(model, lambda node: node.op_type not in _BODIES)
     for forms in (_FIRST, _THEN):
+        expand_functions(model, lambda node: node.op_type not in _BODIES)
         for node in tuple(model.graph.all_nodes()):
             if not node.domain and node.op_type in forms:
                 forms[node.op_type](node)
@@ -59,6 +66,9 @@ def write_forms(model: ir.Model) -> tuple[str, ...]:
     write_infinite_divisors(model)
     make_stored_real(model)
     write_rounding(model)
+    for node in tuple(model.graph.all_nodes()):
+        if node.op_type == "Round" and not node.domain:
+            write_halves(node)
     for node in model.graph.all_nodes():
         if node.op_type in _QUANTIZERS and not node.domain:
             raise refusal(node, "MNN's converter does not read it, and it is not a pair with stored parameters")
@@ -109,18 +119,10 @@ def _state_axis(node: ir.Node) -> None:
         node.attributes["axis"] = ir.AttrInt64("axis", -1)
 
 
-def _state_strides(node: ir.Node) -> None:
-    """Strides that are left to their default of 1 are 0 for MNN, which divides by them; dilations it does not look at.
-
-    Source: ONNX operators, MaxPool-22 and AveragePool-22.
-    """
-    kernel = node.attributes.get_ints("kernel_shape", ())
-    if len(kernel) > _IMAGE:
-        raise refusal(node, "a pool of volumes, which MNN's converter writes and its library does not run")
-    if any(each != 1 for each in node.attributes.get_ints("dilations", ())):
-        raise refusal(node, "dilations, which MNN's pooling does not look at")
-    if "strides" not in node.attributes:
-        node.attributes["strides"] = ir.AttrInt64s("strides", [1] * len(kernel))
+def _state_epsilon(node: ir.Node) -> None:
+    """The number that is left to its default, which MNN takes for 0.  Source: ONNX operators, BatchNormalization-15."""
+    if "epsilon" not in node.attributes:
+        node.attributes["epsilon"] = ir.AttrFloat32("epsilon", 1e-5)
 
 
 def _recurrent(node: ir.Node) -> None:
@@ -130,15 +132,68 @@ def _recurrent(node: ir.Node) -> None:
     refuse_ignored(node, "MNN")
 
 
+def _write_slopes(node: ir.Node) -> None:
+    """Slopes of other than channels, of which MNN takes the first ones, as ``max (x, 0) + slope · min (x, 0)``."""
+    x, slope = node.inputs
+    before, given = sizes(x), sizes(slope)
+    if x is None or slope is None or given is None or before is None:
+        return
+    lined = (1,) * (len(before) - len(given)) + given
+    if all(size == 1 for axis, size in enumerate(lined) if axis != 1):
+        return
+    place, zero = Place(node), Place(node).constant(np.float32(0))
+    above, below = (place.op(kind, x, zero) for kind in ("Max", "Min"))
+    place.becomes(place.op("Add", above, place.op("Mul", slope, below, like=x)))
+
+
+def _refuse_samples(node: ir.Node) -> None:
+    """MNN samples images along lines alone: others give the numbers of another mode, and nearest ones another half."""
+    mode = node.attributes.get_string("mode", "linear")
+    if mode not in ("linear", "bilinear"):
+        raise refusal(node, f"mode {mode}, which MNN computes in another way; linear is exact")
+    if node.attributes.get_string("padding_mode", "zeros") == "reflection":
+        raise refusal(node, "padding_mode reflection, which MNN computes in another way; zeros and border are exact")
+
+
+def _resize(node: ir.Node) -> None:
+    write_resize(node, _is_exact)
+
+
+def _is_exact(node: ir.Node, method: Method) -> bool:
+    """Whether MNN computes it as ONNX says; it does not look at axes, and of cubic ones its border is another."""
+    if "axes" in node.attributes or method.antialias or method.exclude_outside:
+        return False
+    if method.mode == "nearest":
+        return method.coordinates == "asymmetric" and method.nearest == "floor"
+    return method.coordinates in _LINEAR and (method.mode == "linear" or method.coordinates == "align_corners")
+
+
+_LINEAR = frozenset({"half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners"})
+
+
+def _pad(node: ir.Node) -> None:
+    write_wrapped(node)
+    if node.graph is not None:
+        write_all_axes(node)
+
+
 _FIRST: Mapping[str, Callable[[ir.Node], None]] = {
     **dict.fromkeys(RECURRENT, _recurrent),
     **dict.fromkeys(KINDS, write_extremes),
+    **dict.fromkeys(SCATTERS, write_scatter),
+    "DFT": write_transform,
+    "GridSample": _refuse_samples,
+    "LpNormalization": write_lp_normalization,
     "OneHot": write_one_hot,
+    "Pad": _pad,
+    "Resize": _resize,
 }
 _THEN: Mapping[str, Callable[[ir.Node], None]] = {
-    **dict.fromkeys(_POOLS, _state_strides),
+    **dict.fromkeys(POOLS, write_pool),
     **dict.fromkeys(_VARIADIC, _write_few),
+    "BatchNormalization": _state_epsilon,
     "LogSoftmax": _state_axis,
+    "PRelu": _write_slopes,
     "Pow": _of_one_type,
     "Softplus": write_softplus,
     "Split": _state_parts,

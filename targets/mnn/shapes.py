@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.onnx.edit import initializer, inserted, replaced, sizes
+from convertkit.onnx.edit import array_of, initializer, inserted, replaced, sizes
 from convertkit.targets.forms.writing import refusal
 
 _TRAILING = {"strides": 1, "dilations": 1, "kernel_shape": 1, "output_padding": 0}
 """Attributes with a number for each spatial axis, and that of one more axis of size 1."""
 _VOLUME = 5
+_ROWS = frozenset({"Conv", "ConvTranspose"})
 _COMPARES = frozenset({"Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal"})
 
 
@@ -18,7 +19,7 @@ def write_shapes(node: ir.Node) -> None:
     """Rewrite ``node`` where MNN needs another form.  ``Unsupported`` for what it has no layer of that runs."""
     if node.domain:
         return
-    if node.op_type == "ConvTranspose" and len(sizes(node.inputs[0]) or ()) == 3:
+    if node.op_type in _ROWS and len(sizes(node.inputs[0]) or ()) == 3 and _lacks_rows(node):
         _as_image(node)
     elif node.op_type in ("Conv", "ConvTranspose") and len(sizes(node.inputs[0]) or ()) == _VOLUME:
         raise refusal(node, "a convolution of volumes, which MNN's converter writes and its library does not run")
@@ -28,6 +29,11 @@ def write_shapes(node: ir.Node) -> None:
             _turned(node)
         elif node.op_type == "Equal":
             _equal(node)
+
+
+def _lacks_rows(node: ir.Node) -> bool:
+    """Whether MNN gives an image for them: of a stored window it convolves them as rows."""
+    return node.op_type == "ConvTranspose" or array_of(node.inputs[1]) is None
 
 
 def _of_one_shape(node: ir.Node) -> None:
@@ -63,10 +69,10 @@ def _equal(node: ir.Node) -> None:
 
 
 def _as_image(node: ir.Node) -> None:
-    """A transposed convolution of rows, of which MNN gives an image.
+    """A convolution of rows, of which MNN gives an image.
 
-    before:  x [N, C, L] → ConvTranspose
-    after:   x → Unsqueeze → ConvTranspose of [N, C, L, 1] → Squeeze
+    before:  x [N, C, L] → ConvTranspose, or Conv
+    after:   x → Unsqueeze → the same of [N, C, L, 1] → Squeeze
     """
     x, weight, *bias = node.inputs
     assert x is not None
@@ -83,7 +89,7 @@ def _as_image(node: ir.Node) -> None:
     if "output_shape" in attributes:
         attributes["output_shape"] = [*attributes["output_shape"], 1]
     given = [rows.outputs[0], window.outputs[0], *(each for each in bias if each is not None)]
-    made = inserted(node, "ConvTranspose", given, node.outputs[0], attributes, _column(node.outputs[0]))
+    made = inserted(node, node.op_type, given, node.outputs[0], attributes, _column(node.outputs[0]))
     replaced(node, "Squeeze", [made.outputs[0], axis])
 
 

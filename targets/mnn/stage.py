@@ -35,7 +35,7 @@ class WriteMnn:
     """Writes ``model.mnn``, in a worker process that holds MNN."""
 
     name = "mnn"
-    version = "3"
+    version = "4"
     accepts = frozenset({"onnx"})
     produces = "mnn"
 

@@ -7,17 +7,18 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.onnx.edit import array_of
-from convertkit.onnx.fourier import transform
+from convertkit.onnx.interpolation import Method
 from convertkit.targets.forms.functions import expand_functions
+from convertkit.targets.forms.gathered_resizes import write_resize
+from convertkit.targets.forms.lp_norms import write_lp_normalization
+from convertkit.targets.forms.pads import write_wrapped
 from convertkit.targets.forms.recurrences import batch_inside
+from convertkit.targets.forms.transforms import write_transform
 from convertkit.targets.forms.writing import Place, dims
 from convertkit.targets.openvino.pooling import write_max_pool
-from convertkit.targets.openvino.resizing import write_resize
 
 _BYTES = frozenset({ir.DataType.UINT8, ir.DataType.INT8})
-_LARGEST_TRANSFORM = 1 << 20
-"""Elements of a matrix; a longer transform is left to OpenVINO."""
+_COORDINATES = frozenset({"half_pixel", "pytorch_half_pixel", "asymmetric", "tf_half_pixel_for_nn", "align_corners"})
 
 
 def write_exact_forms(model: ir.Model) -> None:
@@ -69,71 +70,22 @@ def _one_hot(node: ir.Node) -> None:
     node.replace_input_with(0, place.op("Cast", kept, dtype=ir.DataType.INT64, to=int(ir.DataType.INT64)))
 
 
-def _lp_normalization(node: ir.Node) -> None:
-    """What has norm 0 stays 0; OpenVINO adds a small number to each norm."""
-    x, sizes = node.inputs[0], dims(node.inputs[0])
-    if x is None or sizes is None:
-        return
-    axis = node.attributes.get_int("axis", -1) % len(sizes)
-    place, shape = Place(node), [1 if each == axis else size for each, size in enumerate(sizes)]
-    kind = "ReduceL1" if node.attributes.get_int("p", 2) == 1 else "ReduceL2"
-    norm = place.op(kind, x, place.constant(np.array([axis])), shape=shape, keepdims=1)
-    zero, one = (place.op("CastLike", place.constant(np.float32(each)), x, like=norm, shape=()) for each in (0, 1))
-    empty = place.op("Equal", norm, zero, dtype=ir.DataType.BOOL)
-    place.becomes(place.op("Div", x, place.op("Where", empty, one, norm, like=norm), like=x))
+def _resize(node: ir.Node) -> None:
+    write_resize(node, _is_exact)
 
 
-def _wrapped_pad(node: ir.Node) -> None:
-    """``mode`` wrap as a gather along each padded axis."""
-    if node.attributes.get_string("mode", "constant") != "wrap":
-        return
-    place, value, sizes = Place(node), node.inputs[0], dims(node.inputs[0])
-    given = [array_of(each) for each in node.inputs[1:]]
-    pads, axes = given[0], given[2] if len(given) > 2 else None
-    if value is None or sizes is None or pads is None or (len(node.inputs) > 3 and node.inputs[3] and axes is None):
-        raise place.refused("OpenVINO does not wrap around by pads that are computed")
-    named = range(len(sizes)) if axes is None else [int(each) % len(sizes) for each in axes]
-    for axis, first, last in zip(named, pads[: len(pads) // 2], pads[len(pads) // 2 :], strict=True):
-        size = sizes[axis]
-        if not first and not last:
-            continue
-        if not isinstance(size, int):
-            raise place.refused("OpenVINO does not wrap around an axis whose size is dynamic")
-        indices = np.arange(-int(first), size + int(last)) % size
-        sizes = (*sizes[:axis], len(indices), *sizes[axis + 1 :])
-        value = place.op("Gather", value, place.constant(indices), shape=sizes, axis=axis)
-    place.becomes(value if value.producer() else place.op("Identity", value))
+def _is_exact(node: ir.Node, method: Method) -> bool:
+    """Whether OpenVINO's Interpolate computes it as ONNX says."""
+    if method.coordinates not in _COORDINATES:
+        return False
+    return method.mode == "nearest" or not (method.antialias or (method.exclude_outside and method.mode == "cubic"))
 
 
 def _transform(node: ir.Node) -> None:
-    """A DFT of real numbers, or of one side of a spectrum, as a product: OpenVINO gives these other shapes."""
-    x, sizes = node.inputs[0], dims(node.inputs[0])
-    length, where = (array_of(node.inputs[place]) if len(node.inputs) > place else None for place in (1, 2))
-    computed = any(value is not None and array_of(value) is None for value in node.inputs[1:])
-    onesided, inverse = (bool(node.attributes.get_int(name, 0)) for name in ("onesided", "inverse"))
-    if x is None or sizes is None or computed or (sizes[-1] != 1 and not onesided):
-        return
-    first = 1 if node.graph is not None and node.graph.opset_imports.get("", 20) < 20 else -2  # DFT-17 has an attribute
-    axis = (node.attributes.get_int("axis", first) if where is None else int(where)) % len(sizes)
-    size, parts = sizes[axis], sizes[-1]
-    if not isinstance(size, int) or not isinstance(parts, int) or x.dtype != ir.DataType.FLOAT:
-        return
-    points = int(length) if length is not None else 2 * (size - 1) if inverse and onesided else size
-    weights = transform(size, points, parts, inverse, onesided)
-    if weights.size > _LARGEST_TRANSFORM:
-        return
-    place, rest = Place(node), [each for each in range(len(sizes) - 1) if each != axis]
-    perm, outer = [*rest, axis, len(sizes) - 1], [sizes[each] for each in rest]
-    value = place.op("Transpose", x, shape=[*outer, size, parts], perm=perm)
-    flat = place.constant(np.array([*[0] * len(outer), size * parts]))
-    value = place.op("Reshape", value, flat, shape=[*outer, size * parts])
-    count, kinds = weights.shape[:2]
-    table = place.constant(np.ascontiguousarray(weights.reshape(count * kinds, size * parts).T))
-    value = place.op("MatMul", value, table, shape=[*outer, count * kinds])
-    full = place.constant(np.array([*[0] * len(outer), count, kinds]))
-    value = place.op("Reshape", value, full, shape=[*outer, count, kinds])
-    back = [perm.index(each) for each in range(len(sizes))]
-    place.becomes(place.op("Transpose", value, like=node.outputs[0], perm=back))
+    """Of real numbers, or of one side of a spectrum: OpenVINO gives these other shapes."""
+    sizes = dims(node.inputs[0])
+    if sizes is not None and (sizes[-1] == 1 or node.attributes.get_int("onesided", 0) != 0):
+        write_transform(node)
 
 
 _FORMS: Mapping[str, Callable[[ir.Node], None]] = {
@@ -141,12 +93,12 @@ _FORMS: Mapping[str, Callable[[ir.Node], None]] = {
     "DFT": _transform,
     "GRU": batch_inside,
     "LSTM": batch_inside,
-    "LpNormalization": _lp_normalization,
+    "LpNormalization": write_lp_normalization,
     "MaxPool": write_max_pool,
     "Mul": _wrap,
     "OneHot": _one_hot,
-    "Pad": _wrapped_pad,
+    "Pad": write_wrapped,
     "RNN": batch_inside,
-    "Resize": write_resize,
+    "Resize": _resize,
     "Sub": _wrap,
 }

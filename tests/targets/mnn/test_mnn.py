@@ -7,11 +7,10 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import onnx
 import onnx_ir as ir
 import onnxruntime as ort
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 import convertkit
 from convertkit.artifact import Artifact, TensorSpec, sha256_of
@@ -22,6 +21,7 @@ from convertkit.targets.forms.rounded import ROUNDED
 from convertkit.targets.mnn.runner import MnnRunner
 from convertkit.targets.mnn.stage import WriteMnn
 from tests import installed
+from tests.targets.mnn.graphs import saved
 
 installed.needs("MNN")
 
@@ -34,23 +34,6 @@ SIZES = {"float32": (430_000, 470_000), "fp16": (215_000, 240_000), "w8": (110_0
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Result:
     return convertkit.export(NETWORK, "mnn", output=tmp_path_factory.mktemp("mnn") / "out")
-
-
-def saved(
-    place: Path,
-    nodes: list[onnx.NodeProto],
-    shape: tuple[int | str, ...],
-    made: int = TensorProto.FLOAT,
-    **stored: np.ndarray,
-) -> Path:
-    """A model from x to y."""
-    ports = [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)]
-    results = [helper.make_tensor_value_info("y", made, None)]
-    constants = [numpy_helper.from_array(value, name) for name, value in stored.items()]
-    graph = helper.make_graph(nodes, "g", ports, results, constants)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
-    onnx.save(onnx.shape_inference.infer_shapes(model, strict_mode=True), place / "model.onnx")
-    return place / "model.onnx"
 
 
 def test_the_file_computes_what_the_graph_says(made):
@@ -229,34 +212,6 @@ def test_wrong_numbers_of_a_file_are_caught(tmp_path, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
-X = RNG.standard_normal((2, 3, 4, 5)).astype(np.float32)
-FORMS = {
-    "l1": helper.make_node("ReduceL1", ["x", "axes"], ["y"]),
-    "l2": helper.make_node("ReduceL2", ["x", "axes"], ["y"], keepdims=0),
-    "log-sum": helper.make_node("ReduceLogSum", ["x", "axes"], ["y"]),
-    "sum-square": helper.make_node("ReduceSumSquare", ["x", "axes"], ["y"]),
-    "log-softmax": helper.make_node("LogSoftmax", ["x"], ["y"]),
-    "instance-norm": helper.make_node("InstanceNormalization", ["x", "scale", "scale"], ["y"]),
-    "max-of-one": helper.make_node("Max", ["x"], ["y"]),
-    "mean-of-two": helper.make_node("Mean", ["x", "one"], ["y"]),
-    "power": helper.make_node("Pow", ["x", "three"], ["y"]),
-}
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_what_its_converter_or_kernels_get_wrong_has_another_form(tmp_path, form):
-    stored = {
-        "axes": np.array([-1, 1], np.int64), "scale": np.array([0.5, 2.0, -1.0], np.float32),
-        "one": np.ones((1, 5), np.float32), "three": np.array([3], np.int64),
-    }  # fmt: skip
-    used = {name: value for name, value in stored.items() if name in FORMS[form].input}
-    path = saved(tmp_path, [FORMS[form]], ("n", 3, 4, 5), **used)
-    x = np.abs(X) if form == "log-sum" else X
-    expected = ort.InferenceSession(path).run(None, {"x": x})[0]
-    found = convertkit.export(path, "mnn", output=tmp_path / "out", calib={"x": x}).run({"x": x})["y"]
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-
-
 def test_parts_that_are_not_equal_keep_their_sizes(tmp_path):
     nodes = [
         helper.make_node("Split", ["x"], ["a", "b", "c"], axis=1, num_outputs=3),
@@ -279,9 +234,3 @@ def test_one_hot_counts_from_the_end_and_hits_nothing_beyond(tmp_path, axis):
     x = np.array([[0, 1, 3, 4, -1], [-4, -5, 2, 9, 0]], np.float32)
     found = convertkit.export(path, "mnn", output=tmp_path / "out", calib={"x": x}).run({"x": x})["y"]
     assert np.array_equal(found, ort.InferenceSession(path).run(None, {"x": x})[0])
-
-
-def test_pools_of_volumes_are_refused_by_name(tmp_path):
-    node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2, 2])
-    with pytest.raises(Unsupported, match=r"\(MaxPool\): a pool of volumes"):
-        convertkit.export(saved(tmp_path, [node], (1, 2, 4, 4, 4)), "mnn", output=tmp_path / "out")

@@ -1,8 +1,9 @@
-"""Resizes that OpenVINO has no exact Interpolate for: gathers, and products with constant matrices."""
+"""Resizes that a runtime has no exact operator for: gathers, and products with constant matrices."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import onnx_ir as ir
@@ -12,18 +13,19 @@ from convertkit.onnx.edit import array_of
 from convertkit.onnx.interpolation import Axis, Method, matrix, nearest, outside
 from convertkit.targets.forms.writing import Place, Size, dims
 
-_COORDINATES = frozenset({"half_pixel", "pytorch_half_pixel", "asymmetric", "tf_half_pixel_for_nn", "align_corners"})
+IsNative = Callable[[ir.Node, Method], bool]
+"""Whether the runtime computes a Resize by this method exactly."""
 _ROI, _SCALES, _SIZES = 1, 2, 3
 
 
-def write_resize(node: ir.Node) -> None:
-    """Leave what Interpolate computes exactly, write the rest along one axis after the other.
+def write_resize(node: ir.Node, is_native: IsNative) -> None:
+    """Leave what the runtime computes exactly, write the rest along one axis after the other.
 
     before:  y = Resize (x), keep_aspect_ratio_policy, antialias, exclude_outside, a crop …
     after:   y = MatMul (x, weights of an axis), or Gather (x, indices of an axis)
     """
     method, policy = _method(node), node.attributes.get_string("keep_aspect_ratio_policy", "stretch")
-    if policy == "stretch" and _is_native(node, method):
+    if policy == "stretch" and is_native(node, method):
         return
     place, x = Place(node), node.inputs[0]
     sizes = dims(x)
@@ -54,12 +56,6 @@ def _method(node: ir.Node) -> Method:
         antialias=bool(given.get_int("antialias", 0)),
         exclude_outside=bool(given.get_int("exclude_outside", 0)),
     )
-
-
-def _is_native(node: ir.Node, method: Method) -> bool:
-    if method.coordinates not in _COORDINATES:
-        return False
-    return method.mode == "nearest" or not (method.antialias or (method.exclude_outside and method.mode == "cubic"))
 
 
 def _axes(place: Place, before: tuple[Size, ...], policy: str, coordinates: str) -> dict[int, Axis]:
@@ -94,7 +90,7 @@ def _size(place: Place, size: Size, wanted: float) -> int:
         return size
     if array_of(place.node.inputs[_SCALES]) is not None and wanted == 1:
         return 1
-    raise place.refused("OpenVINO has no exact operator for these attributes where a resized axis is dynamic")
+    raise place.refused("these attributes have no exact form where a resized axis is dynamic; --static gives it a size")
 
 
 def _known(place: Place, number: int, name: str) -> Array | None:
@@ -103,7 +99,7 @@ def _known(place: Place, number: int, name: str) -> Array | None:
         return None
     found = array_of(value)
     if found is None:
-        raise place.refused(f"OpenVINO has no exact operator for these attributes where the {name} are computed")
+        raise place.refused(f"these attributes have no exact form where the {name} are computed")
     return found if found.size else None
 
 

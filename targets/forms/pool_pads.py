@@ -1,0 +1,52 @@
+"""Padding of pools, stated where it is left to a rule."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from convertkit.targets.forms.writing import dims
+
+
+def pad_to_result(node: ir.Node) -> None:
+    """State what ``ceil_mode`` comes to as padding behind, with which windows fit as often as ONNX says.
+
+    Of a pool that does not count what is padded.  Runtimes count a window that lies in the padding behind alone, too.
+    Source: ONNX operators, MaxPool-22 and AveragePool-22.
+    """
+    before, after = dims(node.inputs[0]), dims(node.outputs[0])
+    if before is None or after is None or node.attributes.get_string("auto_pad", "NOTSET") != "NOTSET":
+        return
+    count = len(before) - 2
+    kernel = node.attributes.get_ints("kernel_shape")
+    ones, zeros = (1,) * count, (0,) * 2 * count
+    strides, dilations = (node.attributes.get_ints(name, ones) for name in ("strides", "dilations"))
+    pads = list(node.attributes.get_ints("pads", zeros))
+    for axis, (size, result) in enumerate(zip(before[2:], after[2:], strict=True)):
+        if not isinstance(size, int) or not isinstance(result, int):
+            return
+        reach = (result - 1) * strides[axis] + (kernel[axis] - 1) * dilations[axis] + 1
+        pads[count + axis] = max(pads[count + axis], reach - size - pads[axis])
+        if (size + pads[axis] + pads[count + axis] - reach) // strides[axis]:
+            return
+    node.attributes["pads"] = ir.AttrInt64s("pads", pads)
+    node.attributes["ceil_mode"] = ir.AttrInt64("ceil_mode", 0)
+
+
+def state_same_pads(node: ir.Node) -> None:
+    """The padding that ``auto_pad`` SAME_LOWER or SAME_UPPER comes to, where sizes are known."""
+    before, rule = dims(node.inputs[0]), node.attributes.get_string("auto_pad", "NOTSET")
+    if before is None or rule not in ("SAME_LOWER", "SAME_UPPER"):
+        return
+    kernel = node.attributes.get_ints("kernel_shape")
+    ones = (1,) * len(kernel)
+    strides, dilations = (node.attributes.get_ints(name, ones) for name in ("strides", "dilations"))
+    first, last = list[int](), list[int]()
+    for axis, size in enumerate(before[2:]):
+        if not isinstance(size, int):
+            return
+        reach = (-(-size // strides[axis]) - 1) * strides[axis] + (kernel[axis] - 1) * dilations[axis] + 1
+        total = max(reach - size, 0)
+        first.append(total // 2 if rule == "SAME_UPPER" else total - total // 2)
+        last.append(total - first[-1])
+    node.attributes["pads"] = ir.AttrInt64s("pads", [*first, *last])
+    node.attributes.pop("auto_pad")
