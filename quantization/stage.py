@@ -26,6 +26,7 @@ from convertkit.quantization.graph.step import LossyStep, is_quantized, of_calib
 from convertkit.quantization.graph.units import is_float
 from convertkit.quantization.integers import Integers
 from convertkit.quantization.place.complete import complete
+from convertkit.quantization.place.full_integer import refuse_left
 from convertkit.quantization.prepare.opset import at_least
 from convertkit.quantization.prepare.prepare import prepare
 from convertkit.quantization.search.quality import LEAST_DB
@@ -86,7 +87,10 @@ class QuantizeIntegers(LossyStep):
 
     def _given(self, model: ir.Model, state: Mapping[str, Array]) -> Mapping[str, object]:
         """What is told of a model that came quantized; ``--full-integer`` gives it the pairs that it lacks."""
-        lacked = complete(model, self.profile, self.calibration, state) if self.choices.full_integer else ()
+        lacked: tuple[str, ...] = ()
+        if self.choices.full_integer:
+            lacked = complete(model, self.profile, self.calibration, state)
+            refuse_left(model.graph, self.profile)
         told = effect(model, self.choices.precision, self.profile)
         if not lacked:
             return told

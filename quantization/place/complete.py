@@ -18,10 +18,10 @@ from convertkit.quantization.calibrate.observe import observe
 from convertkit.quantization.calibrate.ranges import Affine, affine, span
 from convertkit.quantization.graph.units import clamp_limits, is_constant, is_float
 from convertkit.quantization.place.complete_constants import complete_constants, stated
+from convertkit.quantization.place.full_integer import CLAMPS
 from convertkit.quantization.place.write import Writer
 from convertkit.stage import FeedSource
 
-_CLAMPS = frozenset({"Relu", "Clip"})
 _METHOD = "mse"
 """How ranges are chosen; those of the model's own pairs stay as they are."""
 
@@ -72,7 +72,7 @@ def _reads_integers(node: ir.Node, integer: set[ir.Value]) -> bool:
 
 def _is_clamped(value: ir.Value, users: Sequence[ir.Node]) -> bool:
     """Whether a Relu or a Clip alone reads a value: its own result is what gets the pair."""
-    return len(users) == 1 and users[0].op_type in _CLAMPS and not value.is_graph_output()
+    return len(users) == 1 and users[0].op_type in CLAMPS and not value.is_graph_output()
 
 
 def _parameters(value: ir.Value, rule: OpRule, found: tuple[float, float], profile: QuantProfile) -> Affine:
@@ -80,7 +80,7 @@ def _parameters(value: ir.Value, rule: OpRule, found: tuple[float, float], profi
     if rule.fixed_output is not None:
         return Affine(rule.fixed_output.scale, rule.fixed_output.zero_point, profile.activation)
     node = value.producer()
-    if node is not None and node.op_type in _CLAMPS:
+    if node is not None and node.op_type in CLAMPS:
         low, high = clamp_limits(node)
         found = max(found[0], low), min(found[1], high)
     readers = [use.node for use in value.uses() if use.node.op_type == "QuantizeLinear"]

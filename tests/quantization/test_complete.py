@@ -9,7 +9,9 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import convertkit
 from convertkit.data.feeds import load_feeds
+from convertkit.errors import Unsupported
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.specs import interface
 from convertkit.quantization.place.complete import complete
@@ -146,3 +148,26 @@ def test_one_value_is_rounded_once():
     arrays = {each.name: numpy_helper.to_array(each) for each in made.graph.initializer}
     behind = next(node for node in made.graph.node if node.op_type == "QuantizeLinear" and node.input[0] == "e")
     assert (arrays[behind.input[1]], arrays[behind.input[2]]) == (np.float32(0.05), 7)
+
+
+LEFT = {
+    r"e \(Erf\): .* int8.* has no integer kernel for it": [
+        helper.make_node("Erf", ["a"], ["e"], "e"), *pair("b", "e", 0.01, 128, "uint8")[0],
+        helper.make_node("Relu", ["b"], ["y"]),
+    ],
+    r"scaled \(Mul\): it reads step, which has no scale of integers": [
+        helper.make_node("DynamicQuantizeLinear", ["a"], ["q", "step", "zero"]),
+        helper.make_node("Mul", ["a", "step"], ["y"], "scaled"),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reason", LEFT)
+@pytest.mark.parametrize("target", ["onnxruntime", "openvino"])
+def test_what_computes_in_float_is_refused_by_name(tmp_path, reason, target):
+    """On targets whose runtimes would compute it in float without a word, too."""
+    onnx.save(read_by(LEFT[reason], pair("b", "e", 0.01, 128, "uint8")[1]), tmp_path / "model.onnx")
+    calibration = {"x": np.random.default_rng(3).normal(size=(24, 6)).astype(np.float32)}
+    whole = {"int8": True, "full_integer": True, "calib": calibration}
+    with pytest.raises(Unsupported, match=reason):
+        convertkit.export(tmp_path / "model.onnx", target, output=tmp_path / "out", **whole)
