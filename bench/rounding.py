@@ -47,8 +47,8 @@ FLAGS: Mapping[str, Mapping[str, Any]] = {
 def model(path: Path, channels: int) -> tuple[np.ndarray, np.ndarray]:
     """Write it; the input, and what the sums of products come to in steps of the output, exactly."""
     rng = np.random.default_rng(0)
-    weights = rng.integers(-127, 128, (RESULTS, channels, 1, 1)).astype(np.int8)
-    weights[:, 0] = 127
+    weights = rng.integers(-126, 127, (RESULTS, channels, 1, 1)).astype(np.int8)
+    weights[:, 0] = 126
     ratios = np.exp(rng.uniform(np.log(1 / 8000), np.log(1 / 1500), RESULTS))
     ratios *= np.sqrt(CHANNELS[0] / channels)  # sums of more products are as large in steps of the output
     scales = (ratios * OUT / IN).astype(np.float32)
@@ -107,9 +107,9 @@ form, and what lies near a tie may be rounded the other way. *Other* is how many
 exact one, *distance* how far such a sum was from the tie, in steps of the output; the sums have 64 or 576 products.
 
 Scales are moved so that sums keep a distance of 1e-4 of a step or more from ties; within it the kernels of CPUs agree
-with one another and with the graph, layer by layer. NPUs are further off than scales can be moved for: a part of the
-results differs by one in every layer, and a picture that is constant does not average that out. RKNN's distances grow
-with the sums, as if these were held in float16: where sums are three times as large in steps, up to 0.9.
+with one another and with the graph, layer by layer, and so does RKNN's simulator where weights are written in the steps
+that its toolkit takes. Qualcomm's is further off than scales can be moved for: a part of the results differs by one in
+every layer, and a picture that is constant does not average that out.
 
 """
 

@@ -232,6 +232,30 @@ def test_zero_points_of_0_are_moved_and_the_numbers_stay(module):
     np.testing.assert_array_equal(before[0], after[0])
 
 
+def test_stored_weights_become_those_of_the_graph_as_the_toolkit_takes_them(module):
+    """It maps 128 steps of the scale to 127, and rounds to these: each weight was up to half a step off."""
+    weights = np.arange(-126, 127, dtype=np.int8).reshape(11, 23)
+    scale = np.linspace(0.01, 0.3, 11).astype(np.float32)
+    given = {"w": weights, "s": scale, "z": np.zeros(11, np.int8), "u": np.ones(2, np.int8), "one": np.int8(1)}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s", "z"], ["d"], "w", axis=0),
+        helper.make_node("DequantizeLinear", ["u", "t", "one"], ["e"], "u"),
+        helper.make_node("Gemm", ["x", "d"], ["y"]),
+    ]
+    stored = [numpy_helper.from_array(np.asarray(value), name) for name, value in given.items()]
+    stored.append(numpy_helper.from_array(np.float32(0.5), "t"))
+    ports = [helper.make_tensor_value_info(*port) for port in (("x", 1, [2, 11]), ("y", 1, [2, 23]), ("e", 1, [2]))]
+    graph = helper.make_graph(nodes, "g", ports[:1], ports[1:], stored)
+    model = ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9))
+    assert module("weight_steps").write_weight_steps(model) == 1
+    first = next(node for node in model.graph if node.name == "w")
+    written, steps = (first.inputs[place].const_value.numpy() for place in (0, 1))
+    taken = steps.astype(np.float64) * 128 / 127
+    np.testing.assert_array_equal(np.rint(written * (steps / taken)[:, None]), weights)
+    np.testing.assert_allclose(taken, scale, rtol=1e-6)
+    assert module("profile").profile(None).weight_range == (-126, 126)
+
+
 @pytest.fixture
 def toolkit(module) -> None:
     """Skips where the engine is not installed: 178 MB under a licence that nobody accepts for others."""

@@ -23,7 +23,12 @@ _INT8: Mapping[str, OpRule] = {
     **MOVED,
 }
 
+_STEPS = (-126, 126)
+"""Of weights: 127 is what the toolkit does not take as it is, see :mod:`.weight_steps`."""
+
 
 def profile(options: ExportOptions) -> QuantProfile:
     """The profile for ``options.precision``."""
-    return QuantProfile("rknn int8", "int8", False, _INT8, bias="float32", tie_free=True, fused_sums=True)
+    return QuantProfile(
+        "rknn int8", "int8", False, _INT8, weight_range=_STEPS, bias="float32", tie_free=True, fused_sums=True
+    )
