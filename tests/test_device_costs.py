@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import itertools
+import json
 import os
 import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,17 +28,19 @@ block 0 400000 {FIRST}
 block 1 400010 {SECOND}
 segment 0
 misses 4 1 0 0 0 0
-0 10
-1 3
+-1 0 1
+0 0 9
+0 1 3
 segment 1
 misses 9 9 9 9 9 9
-0 999
+0 0 999
 segment 2
 misses 10 1 2 0 0 0
-0 30
+-1 0 1
+0 0 29
 block 2 400020 {FIRST}
-1 3
-2 8
+0 1 3
+1 2 8
 segment 3
 misses 0 0 0 0 0 0
 block 3 40"""
@@ -54,7 +58,7 @@ def test_a_call_is_the_difference_of_one_and_several(tmp_path: Path, monkeypatch
     blocks: dict[int, str] = {}
     once, _, more, _ = emulator._segments(tmp_path / "counts", blocks)
     counts = emulator._difference(once, more, 2, blocks)
-    assert counts.blocks == {FIRST: (30 - 10) / 2 + 8 / 2}
+    assert counts.pairs == {(FIRST, FIRST): (29 - 9) / 2, (SECOND, FIRST): 8 / 2}
     assert counts.misses == (3.0, 0.0, 1.0, 0.0, 0.0, 0.0)
 
 
@@ -112,6 +116,71 @@ def test_without_newer_instructions_the_runtime_gives_the_same_integers(tmp_path
     assert len(set(here.strip("[]\n").split(", "))) > 10
 
 
+def retired(given: str, cycles: Callable[[str], int]) -> str:
+    """What llvm-mca says of regions whose instructions take so long one after another."""
+    regions = []
+    for part in given.split("# LLVM-MCA-BEGIN ")[1:]:
+        name, *lines = part.split("\n# LLVM-MCA-END")[0].splitlines()
+        times = [{"CycleRetired": each} for each in itertools.accumulate(map(cycles, lines))]
+        regions.append({"Name": name, "TimelineView": {"TimelineInfo": times}})
+    return json.dumps({"CodeRegions": regions})
+
+
+def test_a_walk_goes_as_often_as_the_run_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop of three turns is left after three; its first turn is behind the entry, the others behind itself."""
+    walks = bench("arm.walks", monkeypatch).walks
+    pairs = {("entry", "loop"): 10.0, ("loop", "loop"): 20.0, ("loop", "exit"): 10.0, ("exit", "entry"): 9.0}
+    (walk,) = walks(pairs, list(pairs), {"entry": 8, "loop": 4, "exit": 8})
+    told = [pair for _, pair in walk.pairs()]
+    turns = told.count(("loop", "loop"))
+    assert {pair: told.count(pair) for pair in pairs}.keys() == set(told)
+    assert abs(turns - 2 * told.count(("entry", "loop"))) <= 2
+    assert sum({"entry": 8, "loop": 4, "exit": 8}[block] for block in walk.blocks[: walk.first]) >= 384
+
+
+def test_what_a_block_takes_depends_on_what_it_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule, emulator = bench("arm.schedule", monkeypatch), bench("arm.emulator", monkeypatch)
+    core = bench("arm.cores", monkeypatch).cores()["arm64-a76"]
+    counts = emulator.Counts({(FIRST, FIRST): 1000.0, (SECOND, FIRST): 10.0, (FIRST, SECOND): 10.0}, (0.0,) * 6)
+
+    def answered(program: str, options: Sequence[str], given: str) -> str:
+        if program == "llvm-mc-19":
+            blocks = {FIRST: "nop", SECOND: "ret"}
+            return (
+                given.replace("[0x1f 0x20 0x03 0xd5]", blocks[FIRST])
+                .replace("[0xc0 0x03 0x5f 0xd6]", blocks[SECOND])
+                .replace("[0x00 0x00 0x00 0x00]", "udf\t#0")
+            )
+        return retired(given, lambda line: 1 if line == "nop" else 7)  # a return is told as a jump
+
+    monkeypatch.setattr(schedule, "_ran", answered)
+    (found,) = schedule.Schedule(core).estimates([counts])
+    assert found.cycles == pytest.approx(1010 + 70)
+    assert found.instructions == 1020
+
+
+def test_a_vector_that_was_just_stored_takes_its_time_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    spills = bench("arm.spills", monkeypatch).Spills()
+    seen = list(spills.seen(["vmovdqa\t%ymm3, 64(%rsp)", "vmovdqa\t32(%rsp), %ymm8", "vmovdqa\t64(%rsp), %ymm4"]))
+    assert seen == [
+        "vmovdqa\t%ymm3, 64(%rsp)",
+        "movdq2q %xmm3, %mm0",
+        *["pmaddwd %mm0, %mm0"] * 2,
+        "vmovdqa\t32(%rsp), %ymm8",
+        "movq2dq %mm0, %xmm4",
+    ]
+    assert list(spills.seen(["subq\t$72, %rsp", "vmovdqa\t64(%rsp), %ymm4"]))[1] == "vmovdqa\t64(%rsp), %ymm4"
+
+
+def test_x86_does_not_wait_for_its_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = bench("arm.schedule", monkeypatch)._scheduled
+    assert told("popq\t%rbx", "x86_64") == "movq 8(%rsp), %rbx"
+    assert told("pushq\t%r12", "x86_64") == "movq %r12, -8(%rsp)"
+    assert told("endbr64", "x86_64") == "nop"
+    assert told("callq\t-12", "x86_64") == "jmp 8"
+    assert told("ldp\tx29, x30, [sp], #16", "aarch64") == "ldp\tx29, x30, [sp], #16"
+
+
 def test_each_core_is_emulated_once_and_scheduled_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -127,14 +196,22 @@ def test_each_core_is_emulated_once_and_scheduled_once(
 
     def scheduled(program: str, options: Sequence[str], given: str) -> str:
         runs.append(program)
-        return "nop\n" if program == "llvm-mc-19" else "Code Region - b0\nTotal Cycles: 50\n"
+        if program == "llvm-mc-19":
+            return (
+                given.replace("[0x1f 0x20 0x03 0xd5]", "nop")
+                .replace("[0xc0 0x03 0x5f 0xd6]", "ret")
+                .replace("[0x00 0x00 0x00 0x00]", "udf\t#0")
+            )
+        return retired(given, lambda line: 1)
 
     monkeypatch.setattr(emulator, "_run", emulated)
     monkeypatch.setattr(schedule, "_ran", scheduled)
     monkeypatch.setenv("CONVERTKIT_DEVICE_ROOT", str(tmp_path))
     monkeypatch.setattr(sys, "argv", ["arm_costs", "a.tflite", "b.tflite"])
     tool.main()
-    assert sorted(runs) == sorted(("arm64-a55", "arm64-a76", "arm64-i8mm", *("llvm-mc-19", "llvm-mca-19") * 3))
+    assert sorted(runs) == sorted(
+        ("arm64-a55", "arm64-a76", "arm64-i8mm", *("llvm-mc-19", "llvm-mca-19", "llvm-mca-19") * 3)
+    )
     assert capsys.readouterr().out.count(" ms (0.000 M instructions, 0.000 M cycles") == 6
 
 
@@ -154,5 +231,5 @@ def test_a_call_of_the_digits_is_the_same_count_in_every_run(
         files.append(tmp_path / name / "model.tflite")
     first, second = (emulator.counted(files, core)[0] for _ in range(2))
     assert first == second
-    real, integer = (sum(len(block) // 8 * count for block, count in each.blocks.items()) for each in first)
+    real, integer = (sum(len(block) // 8 * count for (_, block), count in each.pairs.items()) for each in first)
     assert 50_000 < integer < real / 2 < 1_000_000

@@ -1,12 +1,12 @@
-/* A plugin for QEMU's user emulation: how often each translation block ran between two markers, and what the data
- * caches missed.  bench/arm/emulator.py compiles it and says how it is used.
+/* A plugin for QEMU's user emulation: how often each translation block ran behind which other between two markers, and
+ * what the data caches missed.  bench/arm/emulator.py compiles it and says how it is used.
  *
  * The emulated program marks a place by getppid().  Of MARKS + 1 in a row the first begins to look up addresses in the
  * caches, every one from the third on ends a segment, and the last ends looking up, too: what a program loads before and
  * between does not touch the caches, and up to the first mark of all it runs without counters.  A segment is written as
  *   segment N
  *   misses STREAM1 RANDOM1 STREAM2 RANDOM2 STREAM3 RANDOM3     lines that level 1, 2, 3 lacked
- *   BLOCK COUNT                                                for each block that ran
+ *   BEFORE BLOCK COUNT                                         how often a block ran behind another (-1: behind none)
  * and blocks, when they are first seen, as "block N ADDRESS HEX", the bytes of its instructions.
  * Arguments: out=FILE marker=SYSCALL marks=MARKS cache1=BYTES:WAYS cache2=BYTES:WAYS cache3=BYTES:WAYS
  */
@@ -22,7 +22,7 @@ struct qemu_plugin_tb;
 struct qemu_plugin_insn;
 typedef uint64_t plugin_id;
 extern void qemu_plugin_register_vcpu_tb_trans_cb(plugin_id, void (*)(plugin_id, struct qemu_plugin_tb *));
-extern void qemu_plugin_register_vcpu_tb_exec_inline(struct qemu_plugin_tb *, int, void *, uint64_t);
+extern void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *, void (*)(unsigned, void *), int, void *);
 extern void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *,
                                              void (*)(unsigned, uint32_t, uint64_t, void *), int, int, void *);
 extern void qemu_plugin_register_vcpu_syscall_cb(plugin_id, void (*)(plugin_id, unsigned, int64_t, uint64_t, uint64_t,
@@ -37,11 +37,18 @@ extern size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *);
 extern unsigned qemu_plugin_mem_size_shift(uint32_t);
 int qemu_plugin_version = 1;
 
-enum { ADD_U64 = 0, NO_REGISTERS = 0, READ_OR_WRITE = 3, LINE = 6, PAGE = 12, LEVELS = 3, STREAMS = 16 };
+enum { NO_REGISTERS = 0, READ_OR_WRITE = 3, LINE = 6, PAGE = 12, LEVELS = 3, STREAMS = 16 };
+
+struct edge { /* a block behind another */
+    int before;
+    uint64_t count;
+    struct edge *next;
+};
 
 struct block {
-    uint64_t address, count, hash;
+    uint64_t address, hash;
     struct block *next;
+    struct edge *edges; /* the last one that was taken is the first */
     int number;
 };
 
@@ -55,7 +62,7 @@ struct cache {
 static FILE *out;
 static int64_t marker;
 static bool begun, looking;
-static int marks, seen, segments, blocks;
+static int marks, seen, segments, blocks, last_block = -1;
 static struct block *table[1 << 16], **all;
 static struct cache caches[LEVELS];
 static uint64_t streams[STREAMS];
@@ -133,7 +140,7 @@ static struct block *known(const struct qemu_plugin_tb *tb, size_t count)
         if (each->address == address && each->hash == hash)
             return each;
     struct block *made = calloc(1, sizeof *made);
-    *made = (struct block){address, 0, hash, *slot, blocks};
+    *made = (struct block){address, hash, *slot, NULL, blocks};
     *slot = made;
     all = realloc(all, (blocks + 1) * sizeof *all);
     all[blocks++] = made;
@@ -148,12 +155,30 @@ static struct block *known(const struct qemu_plugin_tb *tb, size_t count)
     return made;
 }
 
+static void on_run(unsigned cpu, void *given)
+{
+    (void)cpu;
+    struct block *block = given;
+    struct edge **place = &block->edges, *edge;
+    while ((edge = *place) && edge->before != last_block)
+        place = &edge->next;
+    if (!edge) {
+        edge = calloc(1, sizeof *edge);
+        edge->before = last_block;
+    } else
+        *place = edge->next;
+    edge->next = block->edges;
+    block->edges = edge;
+    edge->count++;
+    last_block = block->number;
+}
+
 static void on_block(plugin_id id, struct qemu_plugin_tb *tb)
 {
     (void)id;
     size_t count = qemu_plugin_tb_n_insns(tb);
     struct block *block = known(tb, count);
-    qemu_plugin_register_vcpu_tb_exec_inline(tb, ADD_U64, &block->count, 1);
+    qemu_plugin_register_vcpu_tb_exec_cb(tb, on_run, NO_REGISTERS, block);
     for (size_t i = 0; i < count && caches[0].ways; i++)
         qemu_plugin_register_vcpu_mem_cb(qemu_plugin_tb_get_insn(tb, i), on_memory, NO_REGISTERS, READ_OR_WRITE, NULL);
 }
@@ -176,8 +201,9 @@ static void write_segment(void)
                 (unsigned long long)caches[level].random);
     fputc('\n', out);
     for (int i = 0; i < blocks; i++)
-        if (all[i]->count)
-            fprintf(out, "%d %llu\n", i, (unsigned long long)all[i]->count);
+        for (struct edge *edge = all[i]->edges; edge; edge = edge->next)
+            if (edge->count)
+                fprintf(out, "%d %d %llu\n", edge->before, i, (unsigned long long)edge->count);
     fflush(out);
 }
 
@@ -192,7 +218,9 @@ static void on_syscall(plugin_id id, unsigned cpu, int64_t number, uint64_t a, u
     for (int level = 0; level < LEVELS; level++)
         caches[level].streamed = caches[level].random = 0;
     for (int i = 0; i < blocks; i++)
-        all[i]->count = 0;
+        for (struct edge *edge = all[i]->edges; edge; edge = edge->next)
+            edge->count = 0;
+    last_block = -1;
     if (!begun)
         qemu_plugin_reset(id, with_counters);
     begun = true;

@@ -26,15 +26,18 @@ ROOT = "CONVERTKIT_DEVICE_ROOT"
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """One call of a file: executions by block (its instructions in hexadecimal), and lines that caches lacked."""
+    """One call of a file: executions of each block behind each other, and lines that caches lacked.
 
-    blocks: dict[str, float]
+    A block is its instructions in hexadecimal, and behind nothing an empty text.
+    """
+
+    pairs: dict[tuple[str, str], float]
     misses: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    blocks: dict[int, int]
+    pairs: dict[tuple[int, int], int]
     misses: tuple[int, ...]
 
 
@@ -120,24 +123,27 @@ def _segments(path: Path, blocks: dict[int, str]) -> Iterator[_Segment]:
             match line.split():
                 case ["block", number, _, instructions]:
                     blocks[int(number)] = instructions
+                case ["block", *_]:
+                    pass  # cut off
                 case ["segment", _]:
                     if found is not None:
                         yield found
                     found = None
                 case ["misses", *misses]:
                     found = _Segment({}, tuple(map(int, misses)))
-                case [number, count] if found is not None and number.isdigit():
-                    found.blocks[int(number)] = int(count)
+                case [before, number, count] if found is not None and number.isdigit():
+                    found.pairs[int(before), int(number)] = int(count)
     if found is not None:
         yield found
 
 
 def _difference(once: _Segment, more: _Segment, calls: int, blocks: dict[int, str]) -> Counts:
-    counts: dict[str, float] = {}
-    for number, count in more.blocks.items():
-        each = (count - once.blocks.get(number, 0)) / calls
+    counts: dict[tuple[str, str], float] = {}
+    for pair, count in more.pairs.items():
+        each = (count - once.pairs.get(pair, 0)) / calls
         if each > 0:
-            counts[blocks[number]] = counts.get(blocks[number], 0.0) + each
+            key = blocks.get(pair[0], ""), blocks[pair[1]]
+            counts[key] = counts.get(key, 0.0) + each
     misses = [(after - before) / calls for before, after in zip(once.misses, more.misses, strict=True)]
     assert len(misses) == 2 * LEVELS
     return Counts(counts, tuple(max(each, 0.0) for each in misses))
