@@ -19,7 +19,7 @@ import onnx
 import onnx_ir as ir
 from coreml_cases import Model, models
 from onnx import helper, numpy_helper
-from onnxruntime_costs import nanoseconds
+from onnxruntime_costs import CLOCK
 from server_zoo import Rows
 
 import convertkit
@@ -71,7 +71,7 @@ def measured(kind: str, filters: int, window: int, size: tuple[int, int]) -> dic
     found = {}
     for name, shape in (("standing", size), ("sideways", size[::-1])):
         chains = [chain(kind, filters, window, shape, length) for length in (SHORT, LONG)]
-        short, long = nanoseconds(chains, (1, filters, *shape))
+        short, long = CLOCK.nanoseconds(chains, (1, filters, *shape))
         found[name] = (long - short) / (LONG - SHORT) / 1e3
     (node, _) = ir.from_proto(chain(kind, filters, window, size, 1)).graph
     return {**found, "estimate": window_saving_ns(node) / 1e3}
@@ -87,7 +87,7 @@ def of_whole(model: Model) -> dict[str, float]:
         shape = tuple(size if isinstance(size, int) else 1 for size in standing.artifact.inputs[0].shape)
         pair = [called_x(onnx.load(each.artifact.path)) for each in (standing, sideways)]
     assert pair[0] != pair[1]
-    before, after = nanoseconds(pair, shape)
+    before, after = CLOCK.nanoseconds(pair, shape)
     return {"standing": before / 1e3, "sideways": after / 1e3}
 
 

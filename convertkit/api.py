@@ -111,7 +111,7 @@ def export(
         io_dtype: dtype of a quantized model's inputs and outputs: ``float32``, ``int8``, ``uint8``, ``int16``.
         device: what integers are to pay on, one or several: ``x86``, ``x86-vnni``, ``x86-avx512``, ``phone``,
             ``arm64-a76``, ``arm64-i8mm``, ``arm64-a55``; each has to gain.  ``this`` is measured on this machine.
-            ONNX Runtime knows ``x86`` and ``arm64-a76``.
+            ONNX Runtime knows ``x86``, ``phone``, the three Arm cores and ``this``.
         calib: calibration data: a path, arrays by input name, or an iterable of dicts, one for each sample.
         calib_samples: use only so many samples, evenly spread.
         images: how images of a folder become inputs, as in ``crop:0.875,bicubic,bgr``.

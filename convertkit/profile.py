@@ -101,7 +101,11 @@ class OpCost:
 
 def cost_table(path: Path, name: str = "cost") -> Mapping[str, OpCost]:
     """The cost table in a TOML file: a table ``name`` with the fields of :class:`OpCost`, 0 where left out."""
-    rows = tomllib.loads(path.read_text())[name]
+    return cost_rows(tomllib.loads(path.read_text())[name])
+
+
+def cost_rows(rows: Mapping[str, Mapping[str, float]]) -> Mapping[str, OpCost]:
+    """A cost table of rows with the fields of :class:`OpCost`, 0 where left out."""
     return {kind: OpCost(*(float(row.get(key, 0.0)) for key in _COST_KEYS)) for kind, row in rows.items()}
 
 

@@ -93,8 +93,9 @@ THIS = "this"
 
 @dataclass(frozen=True, slots=True)
 class MeasuredDevice:
-    """Cost tables that were measured on the machine at hand: which it is, when that was, and the tables as JSON."""
+    """Cost tables of a target that were measured on the machine at hand: which it is, when that was, tables as JSON."""
 
+    target: str
     machine: str
     when: str
     tables: str
@@ -125,8 +126,11 @@ class ExportOptions:
     io_dtype: Literal["float32", "int8", "uint8", "int16"] = "float32"
     device: tuple[str, ...] = ()
     """What the artifact is to be fast on, by names that the target knows; empty is what the target takes by itself."""
-    measured: MeasuredDevice | None = None
-    """The machine that the device ``this`` stands for; no flag: it is measured when an export begins."""
+    measured: tuple[MeasuredDevice, ...] = ()
+    """The machine that the device ``this`` stands for, by the kernels of each target that measures it.
+
+    No flag: it is measured when an export begins.
+    """
     calib: object = None
     calib_samples: int | None = None
     images: ImageOptions = ImageOptions()
@@ -174,6 +178,10 @@ class ExportOptions:
     scheduler: str | None = None
     target_options: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     """By target, what was given for the options that it brings itself, with the names that it gave them."""
+
+    def measured_of(self, target: str) -> MeasuredDevice | None:
+        """The machine at hand by the kernels of ``target``; None where these were not measured."""
+        return next((each for each in self.measured if each.target == target), None)
 
     @property
     def quantized(self) -> bool:

@@ -145,7 +145,7 @@ def _estimates(subject: Subject, float32: Artifact | None) -> Estimates | None:
     asked = subject.options.device
     if not asked and not target.likely_devices and bytes_beside(subject.artifact) > _UNASKED_BYTES:
         return Estimates((), "a file above 32 MiB is estimated by convertkit bench --device")
-    return estimates(target, subject.artifact, float32, asked, subject.options.measured)
+    return estimates(target, subject.artifact, float32, asked, subject.options.measured_of(target.name))
 
 
 def _has_other_float32(subject: Subject) -> bool:

@@ -27,10 +27,14 @@ def with_measured(
     if THIS not in options.device or not able:
         return options
     scheduler.result(described)
-    task = MeasureDevice(able[0])
+    return replace(options, measured=tuple(_measured(name, scheduler) for name in able))
+
+
+def _measured(target: str, scheduler: Scheduler) -> MeasuredDevice:
+    task = MeasureDevice(target)
     scheduler.hold(task)
     try:
-        return replace(options, measured=scheduler.run(task))
+        return scheduler.run(task)
     finally:
         scheduler.release(task)
 
@@ -66,7 +70,7 @@ class MeasureDevice(Task[MeasuredDevice]):
         context.progress.status("measuring what kernels cost on this machine")
         target = self._measuring()
         when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-        return MeasuredDevice(target.machine()["name"], when, target.measure_here())
+        return MeasuredDevice(self.target, target.machine()["name"], when, target.measure_here())
 
     def _measuring(self) -> MeasuringTarget:
         target = plugins.target(self.target)

@@ -48,7 +48,7 @@ class Measure(Task[Findings]):
             "target": self.target,
             "precision": chosen.precision,
             "device": list(chosen.device),
-            "measured": None if chosen.measured is None else jsonable(chosen.measured),
+            "measured": jsonable(chosen.measured),
             "label_file": chosen.label_file is not None,
             "data": self.data,
         }

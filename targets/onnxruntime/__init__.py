@@ -9,12 +9,13 @@ from convertkit.target_options import TargetOption, values
 from convertkit.targets.onnxruntime.devices import DEVICES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from convertkit.artifact import Artifact
     from convertkit.onnx.providers import Provider
     from convertkit.operators import Estimate, Operator
     from convertkit.profile import QuantProfile
+    from convertkit.recipe import MeasuredDevice
     from convertkit.stage import BuildContext, Stage
 
 
@@ -64,7 +65,14 @@ class OnnxRuntimeTarget:
         asked = context.target_options
         any_cpu = asked["cpu"] == "any"
         return (
-            DeliverOnnx(options.opset, options.precision, asked["ir-version"], any_cpu=any_cpu, devices=options.device),
+            DeliverOnnx(
+                options.opset,
+                options.precision,
+                asked["ir-version"],
+                any_cpu=any_cpu,
+                devices=options.device,
+                measured=options.measured_of(self.name),
+            ),
         )
 
     def operators(self, artifact: Artifact) -> tuple[Operator, ...]:
@@ -78,6 +86,26 @@ class OnnxRuntimeTarget:
         from convertkit.targets.onnxruntime.estimate import estimates
 
         return estimates(artifact.path, devices)
+
+    def machine(self) -> Mapping[str, str]:
+        """The processor, and ONNX Runtime's version."""
+        from convertkit.targets.forms.machine import machine
+
+        return machine("onnxruntime")
+
+    def measure_here(self) -> str:
+        """The table of this machine as JSON."""
+        import json
+
+        from convertkit.targets.onnxruntime.measured.here import measured_tables
+
+        return json.dumps(measured_tables())
+
+    def estimate_here(self, artifact: Artifact, measured: MeasuredDevice) -> Estimate:
+        """What one call takes by the table of this machine."""
+        from convertkit.targets.onnxruntime.estimate import estimate_here
+
+        return estimate_here(artifact.path, measured)
 
     def providers(self) -> tuple[Provider, ...]:
         """The execution providers that publish which operators they take; TensorRT's asks TensorRT's parser."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from convertkit.operators import ErrorOfEstimates
+from convertkit.recipe import THIS, MeasuredDevice
 from convertkit.targets.forms.devices import MIXES
 
 MACHINES = ("x86", "arm64-a55", "arm64-a76", "arm64-i8mm")
@@ -30,6 +31,9 @@ def signed_on(devices: Sequence[str]) -> bool:
     return bool(devices) and set(devices) <= _SIGNED
 
 
-def known(devices: Sequence[str]) -> tuple[str, ...]:
-    """Those that have tables here: where several targets are exported at once, a device may be another's."""
-    return tuple(name for name in devices if name in DEVICES)
+def known(devices: Sequence[str], measured: MeasuredDevice | None = None) -> tuple[str, ...]:
+    """Those that have tables here: where several targets are exported at once, a device may be another's.
+
+    The device ``this`` has those that were ``measured``.
+    """
+    return tuple(name for name in devices if name in DEVICES or (name == THIS and measured is not None))

@@ -6,19 +6,22 @@ on every machine.  How far they can be trusted says docs/measurements/device-cos
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import onnx_ir as ir
 
 from convertkit.onnx.inspection import macs_of, operators
 from convertkit.onnx.load import load_own
 from convertkit.operators import Estimate, NodeTime
-from convertkit.profile import OpCost, cost_table
+from convertkit.profile import OpCost, cost_rows
+from convertkit.recipe import THIS, MeasuredDevice
 from convertkit.targets.forms.devices import machines_of
 from convertkit.targets.onnxruntime.as_fused import as_fused
 from convertkit.targets.onnxruntime.devices import error_of
@@ -49,9 +52,17 @@ class Prices:
 @cache
 def prices(machine: str) -> Prices:
     """The committed tables of a machine: those of operators that are not placed are for estimates alone."""
-    path = _COSTS / f"{machine}.toml"
-    table = tomllib.loads(path.read_text())
-    return Prices({**cost_table(path), **cost_table(path, "other")}, table["call"]["call"], table["call"]["node"])
+    return _prices(tomllib.loads((_COSTS / f"{machine}.toml").read_text()))
+
+
+def measured_prices(device: MeasuredDevice) -> Prices:
+    """Those of the machine at hand."""
+    return _prices(json.loads(device.tables))
+
+
+def _prices(table: Mapping[str, Any]) -> Prices:
+    rows = {**cost_rows(table["cost"]), **cost_rows(table["other"])}
+    return Prices(rows, table["call"]["call"], table["call"]["node"])
 
 
 def estimates(path: Path, devices: Sequence[str]) -> tuple[Estimate, ...]:
@@ -59,10 +70,23 @@ def estimates(path: Path, devices: Sequence[str]) -> tuple[Estimate, ...]:
 
     Raises ``Unsupported`` for an operator that the tables do not know.
     """
+    parts, places = _read(path)
+    return tuple(_estimate(device, _shares(device), parts, places) for device in devices)
+
+
+def estimate_here(path: Path, measured: MeasuredDevice) -> Estimate:
+    """Of one call on the machine at hand, by the tables that were measured there."""
+    return replace(_estimate(THIS, [(measured_prices(measured), 1.0)], *_read(path)), measured=measured.told)
+
+
+def _read(path: Path) -> tuple[Mapping[ir.Node, Sequence[Priced]], _Places]:
     model = as_fused(path)
     parts = {node: priced(node) for node in model.graph if node.op_type != "Constant"}
-    places = _places(path, list(parts))
-    return tuple(_estimate(device, parts, places) for device in devices)
+    return parts, _places(path, list(parts))
+
+
+def _shares(device: str) -> Sequence[tuple[Prices, float]]:
+    return [(prices(name), share) for name, share in machines_of((device,)).items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +97,17 @@ class _Places:
     of: tuple[int | None, ...]
 
 
-def _estimate(device: str, parts: Mapping[ir.Node, Sequence[Priced]], places: _Places) -> Estimate:
-    shares = machines_of((device,))
-    tables = [prices(name) for name in shares]
-    call = sum(share * table.call for share, table in zip(shares.values(), tables, strict=True))
+def _estimate(
+    device: str,
+    tables: Sequence[tuple[Prices, float]],
+    parts: Mapping[ir.Node, Sequence[Priced]],
+    places: _Places,
+) -> Estimate:
+    """By tables with the share of each."""
+    call = sum(share * table.call for table, share in tables)
     times, beside = [0.0] * len(places.told), call
     for each, place in zip(parts.values(), places.of, strict=True):
-        ns = sum(share * table.nanoseconds(each) for share, table in zip(shares.values(), tables, strict=True))
+        ns = sum(share * table.nanoseconds(each) for table, share in tables)
         if place is None:
             beside += ns
         else:

@@ -8,13 +8,14 @@ VNNI, ONNX Runtime's u8×s8 kernels cut sums at 16 bits; weights are chosen so t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from convertkit.profile import WEIGHTED, OpCost, OpRule, QuantProfile, cost_table, weighted
-from convertkit.recipe import ExportOptions
+from convertkit.profile import WEIGHTED, OpCost, OpRule, QuantProfile, cost_rows, cost_table, weighted
+from convertkit.recipe import THIS, ExportOptions, MeasuredDevice
 from convertkit.targets.forms.devices import machines_of, named
 from convertkit.targets.onnxruntime.devices import MACHINES, known
 
@@ -83,14 +84,15 @@ def profile(options: ExportOptions, *, byte_sums: bool = True) -> QuantProfile:
         )
     if options.precision == "int16x8":
         return QuantProfile("onnxruntime int16x8", "int16", True, _INT8, bias="float32")
-    asked = known(options.device)
-    machines = tuple(_with_dynamic_products(costs(name)) for name in machines_of(asked))
+    measured = options.measured_of("onnxruntime")
+    asked = known(options.device, measured)
+    machines = tuple(_with_dynamic_products(costs(name, measured)) for name in machines_of(asked))
     return QuantProfile(
         "onnxruntime int8" + (f" for {named(asked)}" if asked else ""),
         "int8",
         False,
         _INT8,
-        costs=_with_dynamic_products(costs_for(options.device)),
+        costs=_with_dynamic_products(costs_for(options.device, measured)),
         machines=machines,
         devices=tuple(machines_of(asked)) if asked else (),
         tables=True,
@@ -112,14 +114,16 @@ def _with_dynamic_products(table: Mapping[str, OpCost]) -> Mapping[str, OpCost]:
     return {**table, "MatMul": on_the_fly}
 
 
-def costs_for(devices: Sequence[str]) -> Mapping[str, OpCost]:
+def costs_for(devices: Sequence[str], measured: MeasuredDevice | None = None) -> Mapping[str, OpCost]:
     """The weighted sum of the tables of ``devices``, which have the same rows; that of servers where none is known."""
-    shares = machines_of(known(devices))
-    tables = [costs(name) for name in shares]
+    shares = machines_of(known(devices, measured))
+    tables = [costs(name, measured) for name in shares]
     return {kind: weighted([table[kind] for table in tables], tuple(shares.values())) for kind in tables[0]}
 
 
 @cache
-def costs(machine: str = MACHINES[0]) -> Mapping[str, OpCost]:
-    """The committed cost table of a machine."""
+def costs(machine: str = MACHINES[0], measured: MeasuredDevice | None = None) -> Mapping[str, OpCost]:
+    """The committed cost table of a machine; of the device ``this`` the measured one."""
+    if machine == THIS and measured is not None:
+        return cost_rows(json.loads(measured.tables)["cost"])
     return cost_table(_COSTS / f"{machine}.toml")

@@ -14,6 +14,7 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.load import load_own
 from convertkit.onnx.save import save_model
 from convertkit.onnx.unsigned import has_cut_sums, make_unsigned, widen_weights
+from convertkit.recipe import THIS, MeasuredDevice
 from convertkit.stage import FLOAT32, Stage, Tolerance
 from convertkit.targets.onnxruntime import IR_VERSIONS
 from convertkit.targets.onnxruntime.borders import keep_zero_borders
@@ -67,8 +68,8 @@ class DeliverOnnx:
     """Writes ``model.onnx``; lowered to ``opset`` and with the ``ir_version`` in its head where these are asked for.
 
     ``precision`` says which forms a quantized model gets; one that came quantized and is only delivered keeps its own.
-    ``devices`` say of an int8 one which products quantize what they read; for some devices activations stay
-    signed.
+    ``devices`` say of an int8 one which products quantize what they read, ``this`` by what was ``measured``; for some
+    devices activations stay signed.
 
     The tolerance is that of what the last model computes, not of what was asked for: a source may be quantized already.
     """
@@ -86,9 +87,11 @@ class DeliverOnnx:
         *,
         any_cpu: bool = True,
         devices: tuple[str, ...] = (),
+        measured: MeasuredDevice | None = None,
     ) -> None:
         self._opset, self._precision, self._ir_version = opset, precision, ir_version
-        self._any_cpu, self._devices = any_cpu, known(devices) if precision == "int8" else ()
+        self._any_cpu, self._devices = any_cpu, known(devices, measured) if precision == "int8" else ()
+        self._measured = measured if THIS in self._devices else None
         self.tolerance: Tolerance = FLOAT32
 
     @property
@@ -99,13 +102,14 @@ class DeliverOnnx:
             "any_cpu": self._any_cpu,
             **{name: number for name, number in asked.items() if number},
             **({"devices": self._devices} if self._devices else {}),
+            **({"measured": self._measured.told} if self._measured else {}),
         }
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         model = load_own(source.path)
         lay_on_side(model)
         if self._precision in ("int8", "w8"):
-            make_dynamic(model, costs_for(self._devices))
+            make_dynamic(model, costs_for(self._devices, self._measured))
         if self._precision in ("int8", "w8", "w4"):
             make_foldable(model)
             drop_traces(model)

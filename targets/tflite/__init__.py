@@ -60,9 +60,9 @@ class TfliteTarget:
 
     def machine(self) -> Mapping[str, str]:
         """The processor, and LiteRT's version."""
-        from convertkit.targets.tflite.costs.measured.machine import machine
+        from convertkit.targets.forms.machine import machine
 
-        return machine()
+        return machine("ai-edge-litert")
 
     def measure_here(self) -> str:
         """The tables of this machine as JSON."""

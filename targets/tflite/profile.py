@@ -104,7 +104,7 @@ def profile(options: ExportOptions) -> QuantProfile:
         return _of_weights(options)
     beside = not options.full_integer
     rules = {**_INT8, **_AVERAGES, **_REAL} if beside else {**_TABLES, **_INT8}
-    known = tables(decided_for(options.device, options.precision), options.measured)
+    known = tables(decided_for(options.device, options.precision), options.measured_of("tflite"))
     return QuantProfile(
         _name(options),
         "int8",
@@ -133,7 +133,7 @@ def _name(options: ExportOptions) -> str:
 
 def _of_weights(options: ExportOptions) -> QuantProfile:
     """Integers for weights alone; where a product quantizes what it reads, that is part of its cost."""
-    known = tables(options.device, options.measured)
+    known = tables(options.device, options.measured_of("tflite"))
     plain = QuantProfile(
         _name(options),
         "int8",

@@ -38,6 +38,7 @@ class CompileTflite:
     def __init__(self, options: ExportOptions) -> None:
         self._options = options
         self._tolerance = _INTEGER if options.quantized else FLOAT32
+        self._measured = options.measured_of("tflite")
         self.diagnosis: Mapping[str, object] | None = None
 
     @property
@@ -54,7 +55,7 @@ class CompileTflite:
             "io_dtype": self._options.io_dtype,
             "full_integer": self._options.full_integer,
             **({"device": "+".join(self._options.device)} if self._options.device else {}),
-            **({"measured": self._options.measured.told} if self._options.measured else {}),
+            **({"measured": self._measured.told} if self._measured else {}),
         }
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
@@ -69,7 +70,7 @@ class CompileTflite:
             chosen.precision,
             chosen.io_dtype,
             chosen.device,
-            chosen.measured,
+            self._measured,
         )
         compiled = compile_model(model, passes, dict(_only_values(source.inputs, chosen.inputs)))
         by_kind = {"float": float32, "integer": _INTEGER, "dynamic": DYNAMIC_RANGE}

@@ -22,12 +22,12 @@ from convertkit.recipe import MeasuredDevice
 from convertkit.release.cells import load
 from convertkit.release.run import Running, run
 from convertkit.report.schema import schema
+from convertkit.targets.forms.fitting import nonnegative
+from convertkit.targets.forms.machine import machine
 from convertkit.targets.tflite import TfliteTarget
 from convertkit.targets.tflite.costs import tables as module
 from convertkit.targets.tflite.costs.calls import call_costs
-from convertkit.targets.tflite.costs.measured.fitting import nonnegative
 from convertkit.targets.tflite.costs.measured.here import measured_tables
-from convertkit.targets.tflite.costs.measured.machine import machine
 from convertkit.targets.tflite.costs.measured.tiles import DENSE, best_within
 from convertkit.targets.tflite.costs.tables import tables
 from convertkit.targets.tflite.inspection import Placed, placed_operators
@@ -82,7 +82,7 @@ def test_a_large_window_is_timed_as_it_is_written(found: Mapping[str, Any]) -> N
 
 
 def test_kernels_cost_what_the_clock_told(found: Mapping[str, Any]) -> None:
-    device = MeasuredDevice("made up", WHEN, json.dumps(found))
+    device = MeasuredDevice("tflite", "made up", WHEN, json.dumps(found))
     kernels = tables(("this",), device).kernel_costs
     for shape in (DenseShape(1, 64, 128), DenseShape(32, 64, 64)):
         products = shape.pixels * shape.weights
@@ -121,13 +121,13 @@ def test_a_machine_is_its_processor_and_the_runtime(tmp_path: Path) -> None:
     told = tmp_path / "cpuinfo"
     core = "processor\t: {}\nmodel name\t: Big One\nflags\t\t: b a\nbogomips\t: {}\n\n"
     told.write_text(core.format(0, 5000.1) + core.format(1, 5000.2))
-    first = machine(told)
+    first = machine("ai-edge-litert", told)
     assert first["name"] == "Big One"
     told.write_text(core.format(0, 4999.9))
-    assert machine(told) == first
+    assert machine("ai-edge-litert", told) == first
     told.write_text(core.format(0, 5000.1).replace("b a", "b a vnni"))
-    assert machine(told)["features"] != first["features"]
-    assert machine(tmp_path / "none")["name"]
+    assert machine("ai-edge-litert", told)["features"] != first["features"]
+    assert machine("ai-edge-litert", tmp_path / "none")["name"]
 
 
 @pytest.fixture(scope="module")
@@ -218,7 +218,7 @@ def test_a_broken_source_is_told_before_anything_is_measured(source: Path, tmp_p
 @pytest.mark.nightly
 def test_this_machine_has_a_table() -> None:
     """Measured in earnest: whatever the clock says, the table can be used."""
-    device = MeasuredDevice("here", WHEN, json.dumps(measured_tables()))
+    device = MeasuredDevice("tflite", "here", WHEN, json.dumps(measured_tables()))
     own = tables(("this",), device)
     assert all(np.isfinite(each) and each >= 0 for cost in own.costs.values() for each in cost.times(1e4, 2e4))
     integer, real = own.kernel_costs.times(DenseShape(16, 64, 64))

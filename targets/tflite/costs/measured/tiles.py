@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from convertkit.kernel_costs import ConvShape, DenseShape, Shape, Tile, TransposedShape
+from convertkit.targets.forms.fitting import nonnegative
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.costs.measured.clock import Clock
-from convertkit.targets.tflite.costs.measured.fitting import nonnegative
 from convertkit.targets.tflite.graph import Program
 from convertkit.targets.tflite.tensor import DType, QuantParams, Tensor
 from convertkit.targets.tflite.writer import Signature, write_model

@@ -13,8 +13,8 @@ _NAMES = ("model name", "Model", "Hardware", "CPU part")
 _FEATURES = ("flags", "Features")
 
 
-def machine(cpuinfo: Path = _CPUINFO) -> Mapping[str, str]:
-    """Its name for people, the processor's features and LiteRT's version.
+def machine(runtime: str, cpuinfo: Path = _CPUINFO) -> Mapping[str, str]:
+    """Its name for people, the processor's features and the version of the package ``runtime``.
 
     ``cpuinfo`` is Linux's; where there is none, what Python knows of the processor has to do.
     """
@@ -26,7 +26,7 @@ def machine(cpuinfo: Path = _CPUINFO) -> Mapping[str, str]:
         "name": name,
         "architecture": platform.machine(),
         "features": hashlib.sha256("\n".join(features).encode()).hexdigest()[:16],
-        "runtime": metadata.version("ai-edge-litert"),
+        "runtime": metadata.version(runtime),
     }
 
 
