@@ -302,6 +302,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Result:
     return convertkit.export(NETWORK, "executorch", int8=True, calib=CALIBRATION, eval=TEST, output=place / "out")
 
 
+@pytest.mark.nightly
 def test_the_delivered_program_is_executed(made):
     jsonschema.validate(made.report, schema())
     assert made.report["execution"] == "here"
