@@ -48,7 +48,6 @@ SIZED = {
 """Those that are made for the side of their picture."""
 SMALLER: Mapping[str, dict[str, Any]] = {
     "convmixer_768_32": {"depth": 4},
-    "volo_d1_224": {"layers": (1, 1, 1, 1)},
     "samvit_base_patch16": {"depth": 3, "global_attn_indexes": (1,), "window_size": 2},
     "beit_base_patch16_224": {"depth": 2, "embed_dim": 96, "num_heads": 4},
     "beitv2_base_patch16_224": {"depth": 2, "embed_dim": 96, "num_heads": 4},
