@@ -2,8 +2,8 @@
 
 transformers writes the gated delta rule so (Qwen3-Next, Qwen3.5, OLMo Hybrid, Kimi Linear): the strictly lower
 triangular ``A`` becomes ``A'`` with ``A' = A + A·A'``, which is the inverse of ``I - A`` less ``I``.  The inverse of a
-block follows from those of its halves: six products of matrices and as many sums instead of 63 rows of 13 operators
-each, which torch takes minutes to translate.
+block follows from those of its halves: for 64 rows ten products of matrices instead of 63 rows of 13 operators each,
+which torch takes minutes to translate.
 Semantics: transformers/models/qwen3_next/modeling_qwen3_next.py, ``torch_chunk_gated_delta_rule``.
 """
 
