@@ -17,6 +17,6 @@ def profile(options: ExportOptions) -> QuantProfile:
     if options.precision == "w4":
         return QuantProfile(
             "mnn w4", "int8", False, _WEIGHTED, weight="int4", weight_range=(-7, 7), bias="float32", weight_only=True,
-            block=64,
+            block=64, integer_rows=False,
         )  # fmt: skip
-    return QuantProfile("mnn w8", "int8", False, _WEIGHTED, bias="float32", weight_only=True)
+    return QuantProfile("mnn w8", "int8", False, _WEIGHTED, bias="float32", weight_only=True, integer_rows=False)

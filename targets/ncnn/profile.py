@@ -12,4 +12,4 @@ _TABLES = {kind: replace(rule, per_tensor=True) for kind, rule in WEIGHTED.items
 
 def profile(options: ExportOptions) -> QuantProfile:
     """The profile for ``options.precision``."""
-    return QuantProfile("ncnn w8", "int8", False, _TABLES, bias="float32", weight_only=True)
+    return QuantProfile("ncnn w8", "int8", False, _TABLES, bias="float32", weight_only=True, integer_rows=False)

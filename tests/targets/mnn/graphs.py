@@ -14,10 +14,11 @@ def saved(
     nodes: list[onnx.NodeProto],
     shape: tuple[int | str, ...],
     made: int = TensorProto.FLOAT,
+    given: int = TensorProto.FLOAT,
     **stored: np.ndarray,
 ) -> Path:
     """A model from x to y."""
-    ports = [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)]
+    ports = [helper.make_tensor_value_info("x", given, shape)]
     results = [helper.make_tensor_value_info("y", made, None)]
     constants = [numpy_helper.from_array(value, name) for name, value in stored.items()]
     graph = helper.make_graph(nodes, "g", ports, results, constants)

@@ -234,3 +234,20 @@ def test_one_hot_counts_from_the_end_and_hits_nothing_beyond(tmp_path, axis):
     x = np.array([[0, 1, 3, 4, -1], [-4, -5, 2, 9, 0]], np.float32)
     found = convertkit.export(path, "mnn", output=tmp_path / "out", calib={"x": x}).run({"x": x})["y"]
     assert np.array_equal(found, ort.InferenceSession(path).run(None, {"x": x})[0])
+
+
+@pytest.mark.parametrize("target", ["mnn", "ncnn"])
+def test_an_embedding_table_stays_float_beside_integer_weights(tmp_path, target):
+    """Neither looks up rows of integers."""
+    if target == "ncnn":
+        installed.needs("ncnn")
+    nodes = [
+        helper.make_node("Gather", ["table", "x"], ["row"]),
+        helper.make_node("MatMul", ["row", "w"], ["y"]),
+    ]
+    w = RNG.standard_normal((32, 48)).astype(np.float32)
+    stored = {"table": RNG.standard_normal((64, 32)).astype(np.float32), "w": w}
+    path, x = saved(tmp_path, nodes, (7,), given=TensorProto.INT64, **stored), np.arange(0, 56, 8)
+    found = convertkit.export(path, target, output=tmp_path / "out", w8=True).run({"x": x})["y"]
+    expected = stored["table"][x] @ w
+    assert 10 * np.log10((expected**2).sum() / ((found - expected) ** 2).sum()) > 30
