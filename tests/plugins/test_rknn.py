@@ -253,6 +253,7 @@ def test_stored_weights_become_those_of_the_graph_as_the_toolkit_takes_them(modu
     taken = steps.astype(np.float64) * 128 / 127
     np.testing.assert_array_equal(np.rint(written * (steps / taken)[:, None]), weights)
     np.testing.assert_allclose(taken, scale, rtol=1e-6)
+    assert set(model.graph.initializers) == {"w_taken", "w_taken_scale", "z", "u", "t", "one"}
     assert module("profile").profile(None).weight_range == (-126, 126)
 
 

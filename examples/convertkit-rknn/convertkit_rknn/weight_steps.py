@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 import onnx_ir as ir
+from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 _STEPS, _TAKEN = 128, 127
 
@@ -32,6 +33,8 @@ def write_weight_steps(model: ir.Model) -> int:
         steps = (scale.const_value.numpy().astype(np.float64) * _TAKEN / _STEPS).astype(np.float32)
         node.replace_input_with(0, _held(model.graph, f"{node.name}_taken", integers))
         node.replace_input_with(1, _held(model.graph, f"{node.name}_taken_scale", steps))
+    if found:
+        RemoveUnusedNodesPass()(model)
     return len(found)
 
 
