@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -13,6 +13,13 @@ from convertkit.onnx.edit import initializer
 
 Size = int | ir.SymbolicDim
 _WAYS = ("--target onnxruntime",)
+
+
+def write_each(model: ir.Model, forms: Mapping[str, Callable[[ir.Node], None]]) -> None:
+    """Every node, those in bodies too, in the form of its operator, in place."""
+    for node in tuple(model.graph.all_nodes()):
+        if not node.domain and node.op_type in forms:
+            forms[node.op_type](node)
 
 
 class Place:

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import onnx_ir as ir
 
 from convertkit.targets.forms.functions import expand_functions
+from convertkit.targets.forms.inverse_hyperbolics import write_asinh, write_atanh
+from convertkit.targets.forms.lp_norms import write_lp_normalization
 from convertkit.targets.forms.remainders import write_infinite_divisors
 from convertkit.targets.forms.shifts import write_long_shifts
+from convertkit.targets.forms.transforms import write_transform
 from convertkit.targets.forms.unrolled_cells import write_cells
+from convertkit.targets.forms.writing import write_each
 
-_BODIES = frozenset({"AffineGrid", "Attention", "ConvInteger"})
+_BODIES = frozenset({"AffineGrid", "Attention", "ConvInteger", "LpPool"})
 """What the importer lacks, and ONNX or we give a body of operators that it has."""
+
+_FORMS: Mapping[str, Callable[[ir.Node], None]] = {
+    "Asinh": write_asinh,
+    "Atanh": write_atanh,
+    "DFT": write_transform,
+    "LpNormalization": write_lp_normalization,
+}
 
 
 def write_exact_forms(model: ir.Model) -> None:
     """Rewrite in place."""
     expand_functions(model, lambda node: node.op_type not in _BODIES)
+    write_each(model, _FORMS)
     write_cells(model, "IREE", ("GRU", "RNN"))  # it imports LSTM
     write_long_shifts(model)
     write_infinite_divisors(model)

@@ -22,7 +22,7 @@ from convertkit.targets.forms.softplus import write_softplus
 from convertkit.targets.forms.stored import make_stored_real
 from convertkit.targets.forms.transforms import write_transform
 from convertkit.targets.forms.words import Words
-from convertkit.targets.forms.writing import Place, refusal
+from convertkit.targets.forms.writing import Place, refusal, write_each
 from convertkit.targets.mnn.extremes import KINDS, write_extremes
 from convertkit.targets.mnn.halves import write_halves
 from convertkit.targets.mnn.one_hot import write_one_hot
@@ -57,18 +57,14 @@ def write_forms(model: ir.Model) -> tuple[str, ...]:
     """
     for forms in (_FIRST, _THEN):
         expand_functions(model, lambda node: node.op_type not in _BODIES)
-        for node in tuple(model.graph.all_nodes()):
-            if not node.domain and node.op_type in forms:
-                forms[node.op_type](node)
+        write_each(model, forms)
     for node in tuple(model.graph.all_nodes()):
         write_shapes(node)
     write_long_shifts(model, holds_signed=True)
     write_infinite_divisors(model)
     make_stored_real(model)
     write_rounding(model)
-    for node in tuple(model.graph.all_nodes()):
-        if node.op_type == "Round" and not node.domain:
-            write_halves(node)
+    write_each(model, {"Round": write_halves})
     for node in model.graph.all_nodes():
         if node.op_type in _QUANTIZERS and not node.domain:
             raise refusal(node, "MNN's converter does not read it, and it is not a pair with stored parameters")

@@ -14,7 +14,7 @@ from convertkit.targets.forms.lp_norms import write_lp_normalization
 from convertkit.targets.forms.pads import write_wrapped
 from convertkit.targets.forms.recurrences import batch_inside
 from convertkit.targets.forms.transforms import write_transform
-from convertkit.targets.forms.writing import Place, dims
+from convertkit.targets.forms.writing import Place, dims, write_each
 from convertkit.targets.openvino.pooling import write_max_pool
 
 _BYTES = frozenset({ir.DataType.UINT8, ir.DataType.INT8})
@@ -24,10 +24,7 @@ _COORDINATES = frozenset({"half_pixel", "pytorch_half_pixel", "asymmetric", "tf_
 def write_exact_forms(model: ir.Model) -> None:
     """Rewrite in place; ``Unsupported`` names a node that has no exact form."""
     expand_functions(model, lambda node: not _is_expanded(node))
-    for node in tuple(model.graph.all_nodes()):
-        form = _FORMS.get(node.op_type)
-        if form is not None and not node.domain:
-            form(node)
+    write_each(model, _FORMS)
 
 
 def _is_expanded(node: ir.Node) -> bool:

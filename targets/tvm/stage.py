@@ -30,7 +30,7 @@ class CompileLibrary:
     """Writes ``model.so``, and ``model-PLATFORM.so`` for each further platform, in a worker of the engine."""
 
     name = "tvm"
-    version = "2"
+    version = "3"
     accepts = frozenset({"onnx"})
     produces = "tvm"
     tolerance: Tolerance = FLOAT32
