@@ -18,12 +18,11 @@ from convertkit.targets.forms.writing import Place, dims
 SCATTERS = frozenset({"ScatterElements", "ScatterND"})
 _LARGEST = 1 << 22
 """Elements that are compared; more are refused."""
-_LOWEST = float(np.finfo(np.float32).min)
 _KINDS: Mapping[str, tuple[str, str, float]] = {
     "add": ("ReduceSum", "Add", 0.0),
     "mul": ("ReduceProd", "Mul", 1.0),
-    "max": ("ReduceMax", "Max", _LOWEST),
-    "min": ("ReduceMin", "Min", -_LOWEST),
+    "max": ("ReduceMax", "Max", -math.inf),
+    "min": ("ReduceMin", "Min", math.inf),
 }
 """By ``reduction``: over updates, with the data, and what changes nothing."""
 

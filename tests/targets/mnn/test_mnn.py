@@ -236,6 +236,18 @@ def test_one_hot_counts_from_the_end_and_hits_nothing_beyond(tmp_path, axis):
     assert np.array_equal(found, ort.InferenceSession(path).run(None, {"x": x})[0])
 
 
+@pytest.mark.parametrize(("reduction", "end"), [("max", -np.inf), ("min", np.inf)])
+def test_infinite_elements_that_no_update_hits_stay_infinite(tmp_path, reduction, end):
+    """They were delivered as the largest finite number."""
+    node = helper.make_node("ScatterElements", ["x", "places", "parts"], ["y"], axis=0, reduction=reduction)
+    parts = RNG.standard_normal((2, 3)).astype(np.float32)
+    path = saved(tmp_path, [node], (4, 3), places=np.array([[0, 1, 2], [0, 1, 3]]), parts=parts)
+    x = RNG.standard_normal((4, 3)).astype(np.float32)
+    x[0, 0] = x[3, 1] = x[2, 2] = end
+    found = convertkit.export(path, "mnn", output=tmp_path / "out").run({"x": x})["y"]
+    assert np.array_equal(found, ort.InferenceSession(path).run(None, {"x": x})[0])
+
+
 @pytest.mark.parametrize("target", ["mnn", "ncnn"])
 def test_an_embedding_table_stays_float_beside_integer_weights(tmp_path, target):
     """Neither looks up rows of integers."""
