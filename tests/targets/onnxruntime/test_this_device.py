@@ -12,7 +12,7 @@ import jsonschema
 import numpy as np
 import numpy.typing as npt
 import pytest
-from onnx import ModelProto, helper, numpy_helper
+from onnx import ModelProto, helper
 
 import convertkit
 from convertkit.errors import UsageError
@@ -26,7 +26,7 @@ from convertkit.targets.onnxruntime.measured.here import measured_tables
 from convertkit.targets.onnxruntime.profile import costs, costs_for, profile
 from convertkit.targets.onnxruntime.stage import DeliverOnnx
 from convertkit.targets.tflite import TfliteTarget
-from tests import onnx_models
+from tests import measured_device, onnx_models
 
 COSTS = Path(estimate.__file__).parent / "costs"
 WHEN = "2026-11-26 21:20 UTC"
@@ -97,35 +97,17 @@ def test_the_table_decides_and_estimates(found: Mapping[str, Any], tmp_path: Pat
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three convolutions."""
-    rng = np.random.default_rng(0)
-    weights = [numpy_helper.from_array(rng.normal(0, 0.06, (32, 32, 3, 3)).astype(np.float32), f"w{i}") for i in "012"]
-    nodes = [
-        helper.make_node("Conv", [before, f"w{i}"], [after], f"conv{i}", pads=[1] * 4)
-        for i, (before, after) in enumerate((("x", "a"), ("a", "b"), ("b", "y")))
-    ]
-    shape = [1, 32, 28, 28]
-    return onnx_models.write(
-        tmp_path_factory.mktemp("source"), onnx_models.model(nodes, {"x": shape}, {"y": shape}, weights)
-    )
+    return measured_device.three_convolutions(tmp_path_factory.mktemp("source"))
 
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """This machine has the table of servers; every measurement is noted."""
-    noted: list[str] = []
-
-    def measure(target: OnnxRuntimeTarget) -> str:
-        noted.append(target.name)
-        return json.dumps(committed("x86"))
-
-    monkeypatch.setattr(OnnxRuntimeTarget, "measure_here", measure)
-    return noted
+    return measured_device.noted(monkeypatch, OnnxRuntimeTarget, committed("x86"))
 
 
 def exported(source: Path, place: Path, **how: Any) -> convertkit.Result:
-    calib = {"x": np.random.default_rng(0).normal(0, 1, (16, 32, 28, 28)).astype(np.float32)}
-    return convertkit.export(source, "onnxruntime", int8=True, calib=calib, output=place, **how)
+    return measured_device.exported(source, "onnxruntime", place, **how)
 
 
 def test_it_decides_as_the_same_table_of_another_name(source: Path, tmp_path: Path, measured: list[str]) -> None:
@@ -167,7 +149,7 @@ def test_each_target_measures_its_own_kernels(
 
     monkeypatch.setattr(DeliverOnnx, "__init__", noted)
     targets, data = ("tflite", "onnxruntime"), tmp_path / "calib.npz"
-    np.savez(data, x=np.random.default_rng(0).normal(0, 1, (16, 32, 28, 28)).astype(np.float32))
+    np.savez(data, **measured_device.samples())
     options = ExportOptions(str(source), targets, str(tmp_path / "both"), "int8", calib=str(data), device=("this",))
     convertkit.export_all(options)
     assert measured == ["onnxruntime"]

@@ -11,7 +11,6 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
-from onnx import helper, numpy_helper
 
 import convertkit
 from convertkit.errors import SourceError, UsageError
@@ -31,7 +30,7 @@ from convertkit.targets.tflite.costs.measured.here import measured_tables
 from convertkit.targets.tflite.costs.measured.tiles import DENSE, best_within
 from convertkit.targets.tflite.costs.tables import tables
 from convertkit.targets.tflite.inspection import Placed, placed_operators
-from tests import onnx_models
+from tests import measured_device
 
 COSTS = Path(module.__file__).parent
 WHEN = "2026-11-23 17:20 UTC"
@@ -44,6 +43,9 @@ class Counted:
 
     def nanoseconds(self, paths: Sequence[Path]) -> list[float]:
         return [sum(self.of(each) for each in placed_operators(path)) for path in paths]
+
+    def longer(self, pairs: Sequence[tuple[Path, Path]]) -> list[float]:
+        return [long - short for short, long in map(self.nanoseconds, pairs)]
 
     def of(self, placed: Placed) -> float:
         whole = placed.told.precision == "int8"
@@ -132,40 +134,22 @@ def test_a_machine_is_its_processor_and_the_runtime(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three convolutions, large enough for integers to pay on a phone's core."""
-    rng = np.random.default_rng(0)
-    weights = [numpy_helper.from_array(rng.normal(0, 0.06, (32, 32, 3, 3)).astype(np.float32), f"w{i}") for i in "012"]
-    nodes = [
-        helper.make_node("Conv", [before, f"w{i}"], [after], f"conv{i}", pads=[1] * 4)
-        for i, (before, after) in enumerate((("x", "a"), ("a", "b"), ("b", "y")))
-    ]
-    shape = [1, 32, 28, 28]
-    return onnx_models.write(
-        tmp_path_factory.mktemp("source"), onnx_models.model(nodes, {"x": shape}, {"y": shape}, weights)
-    )
+    return measured_device.three_convolutions(tmp_path_factory.mktemp("source"))
 
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """This machine has the tables of a phone's core; every measurement is noted."""
-    noted: list[str] = []
-
-    def measure(target: TfliteTarget) -> str:
-        noted.append("measured")
-        return json.dumps(committed("arm64-a76"))
-
-    monkeypatch.setattr(TfliteTarget, "measure_here", measure)
-    return noted
+    return measured_device.noted(monkeypatch, TfliteTarget, committed("arm64-a76"))
 
 
 def exported(source: Path, place: Path, **how: Any) -> convertkit.Result:
-    calib = {"x": np.random.default_rng(0).normal(0, 1, (16, 32, 28, 28)).astype(np.float32)}
-    return convertkit.export(source, "tflite", int8=True, calib=calib, output=place, **how)
+    return measured_device.exported(source, "tflite", place, **how)
 
 
 def test_it_decides_as_the_same_table_of_another_name(source: Path, tmp_path: Path, measured: list[str]) -> None:
     ours = exported(source, tmp_path / "this", device="this")
-    assert measured == ["measured"]
+    assert measured == ["tflite"]
     phone = exported(source, tmp_path / "phone", device="arm64-a76")
     assert ours.artifact.path.read_bytes() == phone.artifact.path.read_bytes()
     jsonschema.validate(ours.report, schema())
@@ -186,11 +170,11 @@ def test_it_decides_as_the_same_table_of_another_name(source: Path, tmp_path: Pa
 def test_a_cache_keeps_it(source: Path, tmp_path: Path, measured: list[str]) -> None:
     first = exported(source, tmp_path / "first", device="this", cache=tmp_path / "cache")
     second = exported(source, tmp_path / "second", device="this,x86", cache=tmp_path / "cache")
-    assert measured == ["measured"]
+    assert measured == ["tflite"]
     told = [each.report["estimates"]["devices"][-1]["measured"] for each in (first, second)]
     assert told[0] == told[1]
     exported(source, tmp_path / "third", device="this")
-    assert measured == ["measured"] * 2
+    assert measured == ["tflite"] * 2
 
 
 def test_the_name_stands_for_one_machine_alone(source: Path, tmp_path: Path, measured: list[str]) -> None:
