@@ -67,16 +67,15 @@ def exported(row: Row, folder: Path) -> tuple[Path, Path]:
 
 def quantizing(clock: Clock, folder: Path) -> Mapping[str, float]:
     """What a product takes more that quantizes what it reads, as ``kernel_costs.py`` fits it."""
-    paths = []
+    pairs = []
     for rows, deep, wide in PRODUCTS:
         row = Row("MatMul", "MatMul", ((1, rows, deep),), ((deep, wide),), {}, float(rows * deep * wide))
         own = folder / f"MatMul{rows}x{deep}x{wide}"
         if not (own / "w8" / "model.tflite").exists():
             own.mkdir(parents=True, exist_ok=True)
             weights_only(row, own)
-        paths += [own / "int8" / "model.tflite", own / "w8" / "model.tflite"]
-    whole, real = np.array(clock.nanoseconds(paths)).reshape(-1, 2).T
-    return on_the_fly(PRODUCTS, list(real - whole))
+        pairs.append((own / "int8" / "model.tflite", own / "w8" / "model.tflite"))
+    return on_the_fly(PRODUCTS, clock.longer(pairs))
 
 
 def write(folder: Path, device: str, table: Mapping[str, Any], kernels: str, weights: tuple[float, float]) -> None:

@@ -159,6 +159,28 @@ def test_what_a_block_takes_depends_on_what_it_is_behind(monkeypatch: pytest.Mon
     assert found.instructions == 1020
 
 
+def test_of_two_files_what_the_second_executes_more_often_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What both execute takes other times in each, by the walks; it does not count."""
+    clock, emulator = bench("arm.clock", monkeypatch), bench("arm.emulator", monkeypatch)
+    core = bench("arm.cores", monkeypatch).cores()["arm64-a76"]
+    short = emulator.Counts({("", FIRST): 7.0, (FIRST, SECOND): 3.0}, (1.0,) * 6)
+    long = emulator.Counts({("", FIRST): 7.0, (FIRST, SECOND): 1.0, (SECOND, SECOND): 5.0}, (2.0,) * 6)
+
+    class Told:
+        def __init__(self, core: Any) -> None:
+            self.core = core
+
+        def estimates(self, counts: Sequence[Any]) -> list[Any]:
+            cycles = {(FIRST, SECOND): 10, (SECOND, SECOND): 100, ("", FIRST): 1000}
+            sums = [sum(cycles[pair] * count for pair, count in each.pairs.items()) for each in counts]
+            return [importlib.import_module("arm.schedule").Estimate(0, each, 0, 0) for each in sums]
+
+    monkeypatch.setattr(clock, "counted", lambda paths, core, calls: ([short, long], ""))
+    monkeypatch.setattr(clock, "Schedule", Told)
+    (more,) = clock.Emulated(core).longer([(Path("short"), Path("long"))])
+    assert more == pytest.approx((500 - 20 + core.waiting((1.0,) * 6)) / core.clock_ghz)
+
+
 def test_a_vector_that_was_just_stored_takes_its_time_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     spills = bench("arm.spills", monkeypatch).Spills()
     seen = list(spills.seen(["vmovdqa\t%ymm3, 64(%rsp)", "vmovdqa\t32(%rsp), %ymm8", "vmovdqa\t64(%rsp), %ymm4"]))
@@ -179,6 +201,20 @@ def test_x86_does_not_wait_for_its_stack(monkeypatch: pytest.MonkeyPatch) -> Non
     assert told("endbr64", "x86_64") == "nop"
     assert told("callq\t-12", "x86_64") == "jmp 8"
     assert told("ldp\tx29, x30, [sp], #16", "aarch64") == "ldp\tx29, x30, [sp], #16"
+
+
+@pytest.mark.parametrize(
+    ("line", "instead"),
+    [
+        ("vpmovsxbw\t48(%r10), %ymm8", "vpbroadcastq 48(%r10), %ymm8"),
+        ("vpmovzxbd\t(%rax,%rcx,8), %ymm1", "vpbroadcastq (%rax,%rcx,8), %ymm1"),
+        ("vpmovsxbw\t%xmm7, %ymm7", "vpmovsxbw\t%xmm7, %ymm7"),
+        ("vpmovsxbw\t(%rcx), %xmm7", "vpmovsxbw\t(%rcx), %xmm7"),
+    ],
+)
+def test_a_widened_load_is_as_fast_as_a_broadcast(line: str, instead: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In long vectors, and from memory alone."""
+    assert bench("arm.schedule", monkeypatch)._scheduled(line, "x86_64") == instead
 
 
 def test_each_core_is_emulated_once_and_scheduled_once(

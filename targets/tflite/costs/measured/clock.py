@@ -25,6 +25,10 @@ class Clock(Protocol):
 
     def nanoseconds(self, paths: Sequence[Path]) -> list[float]: ...
 
+    def longer(self, pairs: Sequence[tuple[Path, Path]]) -> list[float]:
+        """By how much a call of the second of each pair takes longer than one of the first."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Here:
@@ -45,6 +49,11 @@ class Here:
         for _ in range(self.sweeps):
             least = np.minimum(least, [nanoseconds(runner, self.rounds) for runner in runners])
         return [float(each) for each in least]
+
+    def longer(self, pairs: Sequence[tuple[Path, Path]]) -> list[float]:
+        """Of best times."""
+        times = iter(self.nanoseconds([path for pair in pairs for path in pair]))
+        return [-next(times) + next(times) for _ in pairs]
 
 
 def opened(path: Path) -> Interpreter:

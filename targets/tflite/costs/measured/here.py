@@ -130,13 +130,14 @@ def _scores(b: Builder, x: Tensor, first: Tensor) -> Tensor:
 def _quantizing(clock: Clock) -> Mapping[str, float]:
     """What a product takes more that quantizes what it reads."""
     with tempfile.TemporaryDirectory() as name:
-        paths = [
-            _product(size, given, Path(name) / f"{place}.{given}.tflite")
+        pairs = [
+            (
+                _product(size, "int8", Path(name) / f"{place}.int8.tflite"),
+                _product(size, "float32", Path(name) / f"{place}.float32.tflite"),
+            )
             for place, size in enumerate(_PRODUCTS)
-            for given in ("int8", "float32")
         ]
-        whole, real = np.array(clock.nanoseconds(paths)).reshape(-1, 2).T
-    return on_the_fly(_PRODUCTS, list(real - whole))
+        return on_the_fly(_PRODUCTS, clock.longer(pairs))
 
 
 def _product(size: tuple[int, int, int], given: str, path: Path) -> Path:

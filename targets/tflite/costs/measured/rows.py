@@ -195,13 +195,16 @@ def steps(clock: Clock, shapes: Sequence[tuple[int, ...]]) -> dict[int, Times]:
     dtypes: tuple[DType, ...] = ("float32", "int8")
     lengths = (SHORT, SHORT + 2 if clock.exact else LONG)
     with tempfile.TemporaryDirectory() as name:
-        grid = list(itertools.product(ROWS, shapes, dtypes, lengths))
-        paths = [
-            chain(row, shape, length, dtype, Path(name) / f"{place}.tflite")
-            for place, (row, shape, dtype, length) in enumerate(grid)
+        grid = list(itertools.product(ROWS, shapes, dtypes))
+        pairs = [
+            (
+                chain(row, shape, lengths[0], dtype, Path(name) / f"{place}.short.tflite"),
+                chain(row, shape, lengths[1], dtype, Path(name) / f"{place}.long.tflite"),
+            )
+            for place, (row, shape, dtype) in enumerate(grid)
         ]
-        times = np.array(clock.nanoseconds(paths)).reshape(len(ROWS), len(shapes), len(dtypes), 2)
-    return dict(enumerate((times[..., 1] - times[..., 0]) / (lengths[1] - SHORT)))
+        times = np.array(clock.longer(pairs)).reshape(len(ROWS), len(shapes), len(dtypes))
+    return dict(enumerate(times / (lengths[1] - SHORT)))
 
 
 def columns(work: Times, elements: Times, times: Times) -> Mapping[str, float]:

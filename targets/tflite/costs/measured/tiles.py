@@ -127,10 +127,14 @@ def within(layers: Sequence[Timed], dtype: DType, clock: Clock) -> list[float]:
     """Nanoseconds of one layer each within a model, the mean of there and back."""
     with tempfile.TemporaryDirectory() as name:
         lengths = (SHORT, SHORT + 1 if clock.exact else LONG)
-        folder, pairs = Path(name), [(each, many) for each in layers for many in lengths]
-        paths = [chain(*pair, dtype, folder / f"{place}.tflite") for place, pair in enumerate(pairs)]
-        times = np.array(clock.nanoseconds(paths)).reshape(-1, 2)
-    return [float(long - short) / (2 * (lengths[1] - SHORT)) for short, long in times]
+        pairs = [
+            (
+                chain(each, lengths[0], dtype, Path(name) / f"{place}.short.tflite"),
+                chain(each, lengths[1], dtype, Path(name) / f"{place}.long.tflite"),
+            )
+            for place, each in enumerate(layers)
+        ]
+        return [more / (2 * (lengths[1] - SHORT)) for more in clock.longer(pairs)]
 
 
 def both_ways(layer: Timed) -> tuple[Shape, Shape]:
