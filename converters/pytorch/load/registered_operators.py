@@ -17,7 +17,8 @@ from typing import Any
 
 import torch
 
-from convertkit.converters.pytorch.model.failures import brief
+from convertkit.converters.pytorch.compat.overloads import name_of
+from convertkit.converters.pytorch.model.failures import brief, innermost
 from convertkit.converters.pytorch.model.provenance import python_trace, user_line
 from convertkit.errors import Unsupported
 
@@ -78,6 +79,21 @@ def untranslated(error: BaseException, nodes: Callable[[], Iterable[Any]]) -> Un
         subject=f"{namespace}::{rest.removesuffix('.default')}",
         location=line or _line(operator, nodes()),
     )
+
+
+_EXECUTING = re.compile(r"[\w.]+\s+While executing %(\w+) : ")
+
+
+def unformed(error: BaseException, nodes: Iterable[Any]) -> Any:
+    """The node whose result's shape torch does not know, so that it takes no program apart; None for other errors."""
+    cause = innermost(error)
+    found = _EXECUTING.match(str(cause)) if type(cause).__name__ == "UnsupportedOperatorException" else None
+    return next((node for node in nodes if found and node.name == found.group(1)), None)
+
+
+def unknown_node(node: Any) -> Unsupported:
+    """The refusal of a node whose operator nobody knows in ONNX."""
+    return _unknown(name_of(node.target), _line_of(node))
 
 
 def refusal(error: BaseException, nodes: Callable[[], Iterable[Any]] = tuple) -> Unsupported | None:

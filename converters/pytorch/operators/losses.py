@@ -1,4 +1,4 @@
-"""Cross entropy with smoothed or soft labels, of which torch's ONNX exporter keeps hard labels alone."""
+"""Cross entropy with smoothed or soft labels, or without a batch: torch's ONNX exporter has hard labels of a batch."""
 
 from __future__ import annotations
 
@@ -24,6 +24,11 @@ def cross_entropy(
 
     Source: aten/src/ATen/native/LossNLL.cpp, ``cross_entropy_loss_prob_target`` and ``…_label_smoothing``.
     """
+    if target.dim() == 0:  # one sample, without a batch
+        loss = torch.ops.aten.cross_entropy_loss.default(
+            x.unsqueeze(0), target.unsqueeze(0), weight, reduction, ignore_index, label_smoothing
+        )
+        return loss.reshape(())
     axis = 0 if x.dim() == 1 else 1
     classes = x.shape[axis]
     likelihood = torch.log_softmax(x, axis)
@@ -52,6 +57,7 @@ def cross_entropy(
 
 
 def is_soft(node: Any) -> bool:
-    """Whether labels are smoothed, or are probabilities."""
+    """Whether labels are smoothed, or are probabilities, or there is one label without a batch."""
     smoothing = node.args[5] if len(node.args) > 5 else node.kwargs.get("label_smoothing", 0.0)
-    return bool(smoothing) or bool(node.args[1].meta["val"].is_floating_point())
+    labels = node.args[1].meta["val"]
+    return bool(smoothing) or bool(labels.is_floating_point()) or labels.dim() == 0

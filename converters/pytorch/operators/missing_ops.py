@@ -17,6 +17,7 @@ from convertkit.converters.pytorch.operators import (
     distances,
     experts,
     losses,
+    maximum_pools,
     mixed_types,
     places,
     rankless,
@@ -31,7 +32,6 @@ from convertkit.converters.pytorch.operators import (
     windows,
 )
 from convertkit.converters.pytorch.operators.per_sample import convolution, has_dynamic_groups
-from convertkit.errors import Unsupported
 
 _ATEN = torch.ops.aten
 
@@ -99,20 +99,6 @@ def angle(z: Tensor) -> Any:
 def polar(length: Tensor, angle: Tensor) -> Tensor:
     """Complex numbers from lengths and angles."""
     return torch.view_as_complex(torch.stack([length * torch.cos(angle), length * torch.sin(angle)], -1))
-
-
-def adaptive_max_pool(x: Tensor, size: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """``aten::adaptive_max_pool1d``, ``2d`` and ``3d`` without indices: axis after axis, cell after cell.
-
-    Cell k of n covers floor(k·length/n) to ceil((k+1)·length/n), as in AdaptiveMaxPooling2d.cpp.
-    """
-    for axis, cells in zip(range(-len(size), 0), size, strict=True):
-        length = x.shape[axis]
-        if not isinstance(length, int):
-            raise Unsupported("an adaptive maximum pool over a dynamic size; expected a fixed one")
-        bounds = [(k * length // cells, -(-(k + 1) * length // cells)) for k in range(cells)]
-        x = torch.cat([x.narrow(axis, low, high - low).amax(axis, keepdim=True) for low, high in bounds], axis)
-    return x, torch.zeros_like(x, dtype=torch.int64)  # which nothing reads
 
 
 def attention(
@@ -209,7 +195,6 @@ def _projects(node: Any) -> bool:
 
 
 _EXTREMES = (_ATEN.max.default, _ATEN.min.default, _ATEN.max.dim, _ATEN.min.dim)
-_MAX_POOLS = tuple(getattr(_ATEN, f"adaptive_max_pool{rank}d").default for rank in (1, 2, 3))
 _MEANS = (_ATEN.adaptive_avg_pool1d.default, _ATEN.adaptive_avg_pool2d.default)
 SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
     {
@@ -247,7 +232,7 @@ SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
         _ATEN.sort.default: Substitute(places.sort_flags, _is_flags),
         **{overload: Substitute(*pair) for overload, pair in mixed_types.MIXED.items()},
         _ATEN.conv2d.default: Substitute(convolution, has_dynamic_groups),
-        **dict.fromkeys(_MAX_POOLS, Substitute(adaptive_max_pool, bags.without_indices)),
+        **{overload: Substitute(*pair) for overload, pair in maximum_pools.POOLS.items()},
         _ATEN.embedding_bag.padding_idx: Substitute(bags.even_bags, bags.are_even),
         _ATEN.embedding_bag.default: Substitute(bags.even_bags, bags.are_even),
         _ATEN.scaled_dot_product_attention.default: Substitute(attention, _without_heads),
@@ -259,6 +244,8 @@ WIDER: Mapping[Any, Substitute] = MappingProxyType(
     {
         _ATEN.embedding_bag.padding_idx: Substitute(bags.embedding_bag, bags.are_uneven),
         _ATEN.embedding_bag.default: Substitute(bags.embedding_bag, bags.are_uneven),
+        **dict.fromkeys(maximum_pools.POOLS, Substitute(maximum_pools.with_places, maximum_pools.reads_places)),
+        _ATEN.einsum.default: Substitute(places.aligned_ellipsis, places.has_uneven_ellipsis),
     }
 )
 """For operators that are among the others, in forms that those do not cover."""

@@ -208,6 +208,29 @@ def sums_ellipsis(node: Any) -> bool:
     return bool(arrow) and "..." in before and "..." not in after
 
 
+def aligned_ellipsis(equation: str, operands: Sequence[Tensor], *, path: Any = None) -> Any:
+    """``aten::einsum`` whose ``...`` stand for different numbers of axes, which ONNX has not: axes of size 1."""
+    names = equation.replace(" ", "").partition("->")[0].split(",")
+    counts = [x.dim() - len(name.replace("...", "")) for x, name in zip(operands, names, strict=True)]
+    lead = max(count for count, name in zip(counts, names, strict=True) if "..." in name)
+    if "..." not in equation or all(count == lead for count, name in zip(counts, names, strict=True) if "..." in name):
+        return NotImplemented
+    wide = []
+    for x, name, count in zip(operands, names, counts, strict=True):
+        at = name.find("...")
+        wide.append(x if at < 0 else x.reshape([*x.shape[:at], *[1] * (lead - count), *x.shape[at:]]))
+    return torch.einsum(equation, wide)
+
+
+def has_uneven_ellipsis(node: Any) -> bool:
+    """Whether ``...`` stands for different numbers of axes in the operands of a node of ``einsum``."""
+    names = node.args[0].replace(" ", "").partition("->")[0].split(",")
+    ranks = [len(name.replace("...", "")) for name in names]
+    shapes = [each.meta["val"].dim() for each in node.args[1]]
+    counts = {dims - rank for dims, rank, name in zip(shapes, ranks, names, strict=True) if "..." in name}
+    return len(counts) > 1
+
+
 def has_known_size(node: Any) -> bool:
     """Whether a node of :func:`repeat_interleave` names the size of its result."""
     return isinstance(node.kwargs.get("output_size"), int)

@@ -62,6 +62,25 @@ def close_flags(x: Tensor, y: Tensor, *tolerances: Any, **options: Any) -> Any:
     return torch.eq(x, y) if x.dtype == torch.bool else NotImplemented
 
 
+def quotient(x: Any, y: Any, *, rounding_mode: str | None = None) -> Any:
+    """``aten::div`` of integers that rounds to one: torch's exporter divides in float32, which ends at 24 digits."""
+    dtype = torch.result_type(x, y)
+    if rounding_mode is None or dtype.is_floating_point or dtype.is_complex:
+        return NotImplemented
+    x, y = (each.to(dtype) if isinstance(each, Tensor) else torch.full((), each, dtype=dtype) for each in (x, y))
+    below = torch.floor_divide(x, y)
+    if rounding_mode == "floor":
+        return below
+    left = x - below * y
+    return below + ((left != 0) & ((x < 0) != (y < 0))).to(dtype)  # towards zero
+
+
+def remainder(x: Any, y: Any) -> Any:
+    """``aten::fmod`` of integers: ONNX Runtime takes int64 as doubles, which end at 53 digits."""
+    whole = quotient(x, y, rounding_mode="trunc")
+    return NotImplemented if whole is NotImplemented else x - whole * y
+
+
 def _in_its_type(overload: Any) -> Callable[..., Any]:
     """The operand as ``dtype`` first, which the exporter gives to the result alone."""
 
@@ -106,6 +125,10 @@ WHOLE: Mapping[Any, Callable[..., Any]] = MappingProxyType(
         **dict.fromkeys((_ATEN.any.default, _ATEN.any.dim, _ATEN.any.dims), any_byte),
         **dict.fromkeys((_ATEN.all.default, _ATEN.all.dim, _ATEN.all.dims), all_bytes),
         _ATEN.isclose.default: close_flags,
+        _ATEN.div.Tensor_mode: quotient,
+        _ATEN.div.Scalar_mode: quotient,
+        _ATEN.fmod.Tensor: remainder,
+        _ATEN.fmod.Scalar: remainder,
         _ATEN.angle.default: angle,
         _ATEN.softmax.int: _in_its_type(_ATEN.softmax.int),
         _ATEN.log_softmax.int: _in_its_type(_ATEN.log_softmax.int),

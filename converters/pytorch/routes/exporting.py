@@ -10,7 +10,13 @@ import torch
 
 from convertkit.artifact import Array
 from convertkit.converters.pytorch.compat import exporters
-from convertkit.converters.pytorch.load.registered_operators import decompositions, refusal, untranslated
+from convertkit.converters.pytorch.load.registered_operators import (
+    decompositions,
+    refusal,
+    unformed,
+    unknown_node,
+    untranslated,
+)
 from convertkit.converters.pytorch.model.failures import innermost
 from convertkit.converters.pytorch.model.leaves import Leaf
 from convertkit.converters.pytorch.model.state import Slot
@@ -20,7 +26,7 @@ from convertkit.converters.pytorch.operators.masked_attention import keep_zeros
 from convertkit.converters.pytorch.operators.missing_ops import substitutes
 from convertkit.converters.pytorch.operators.triangular import solve_at_once
 from convertkit.converters.pytorch.operators.views import is_view_refused, lay_out_views, taken_apart
-from convertkit.converters.pytorch.operators.written_out import written_out
+from convertkit.converters.pytorch.operators.written_out import FORMS, written_out
 from convertkit.converters.pytorch.routes.flat import Flat, is_constant
 from convertkit.errors import Unsupported
 
@@ -92,6 +98,10 @@ def write_program(program: Any, inputs: Sequence[str], outputs: Sequence[str], p
     try:
         _translate(program, inputs, outputs, path)
     except torch.onnx.OnnxExporterError as error:
+        if (node := unformed(error, program.graph.nodes)) is not None:
+            if node.target not in FORMS:
+                raise unknown_node(node) from error
+            return _translate(written_out(program, set(_translations(program))), inputs, outputs, path)
         if not is_view_refused(innermost(error)):
             raise
         exporters.forget_pending_sizes(program)

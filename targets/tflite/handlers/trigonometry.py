@@ -87,11 +87,12 @@ def acosh(b: Builder, x: Tensor) -> Tensor:
 
 @trigonometry.lowers("Atanh", since=(9, 22))
 def atanh(b: Builder, x: Tensor) -> Tensor:
-    """``log1p(2 s / (1 - s)) / 2`` of ``s = |x|``."""
+    """``log1p(2 s / (1 - s)) / 2`` of ``s = |x|``; infinite at 1, as XNNPACK's LOG of infinity is 88."""
     float_only(x, "Atanh")
     size = b.abs(x)
     quotient = b.div(b.add(size, size), b.sub(like(b, x, 1), size))
     magnitude = b.mul(log1p(b, quotient), like(b, x, 0.5))
+    magnitude = b.select(b.equal(size, like(b, x, 1)), like(b, x, np.inf), magnitude)
     return _odd(b, x, b.select(b.less(x, like(b, x, 0)), b.neg(magnitude), magnitude))
 
 

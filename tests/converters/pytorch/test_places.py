@@ -57,6 +57,10 @@ FUNCTIONS: dict[str, Callable[[Tensor], object]] = {
     "first that are not zero": lambda x: torch.nonzero_static(x > 0, size=12, fill_value=-7),
     "more than are not zero": lambda x: torch.nonzero_static((x > 1)[0], size=30),
     "summed over an ellipsis": lambda x: torch.einsum("...ik, kj -> ij", x, x[0].T),
+    "ellipses of several axes": lambda x: torch.einsum("...ik, k... -> i...", x, x[0, 0]),
+    "one label without a batch": lambda x: functional.cross_entropy(x[0, 0], _LABELS[0, 1]),
+    "largest of cells, and where": lambda x: functional.adaptive_max_pool2d(x.round(), (3, 2), return_indices=True),
+    "largest of parts, and where": lambda x: functional.adaptive_max_pool1d(x.round(), 3, return_indices=True),
     "smoothed labels": lambda x: functional.cross_entropy(x, _LABELS, label_smoothing=0.1),
     "smoothed labels, weighted": lambda x: functional.cross_entropy(
         x, _LABELS, torch.arange(1.0, 5), label_smoothing=0.2, ignore_index=3

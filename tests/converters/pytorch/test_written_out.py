@@ -246,8 +246,9 @@ def test_a_program_of_complex_numbers_keeps_its_free_batch(tmp_path: Path) -> No
         (lambda x: torch.linalg.inv(x @ x.mT), "at most 24"),
         (torch.linalg.svdvals, "at most 24"),
         (lambda x: torch.linalg.svdvals(x[:13]), "at most 12"),
+        (lambda x: torch.histogram(x, 4).hist, "aten::histogram.*has no counterpart"),
     ],
-    ids=["large inverse", "large singular values", "singular values"],
+    ids=["large inverse", "large singular values", "singular values", "no shape known"],
 )
 def test_what_is_not_written_out_is_refused(function: Function, words: str, tmp_path: Path) -> None:
     program = torch.export.export(_Together({"y": function}), (torch.randn(30, 40),), strict=False)
@@ -276,6 +277,26 @@ def test_a_shift_of_int64_stays_signed(dtype: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(got, expected.numpy())
     if dtype == "int64":
         assert "BitShift" not in {node.op_type for node in onnx.load(tmp_path / "model.onnx").graph.node}
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_quotients_of_large_integers_keep_their_digits(dtype: str, tmp_path: Path) -> None:
+    """A quotient in float32 has 24 digits, a remainder in float64 has 53."""
+    functions: dict[str, Function] = {
+        "towards_zero": lambda x: torch.div(x, 3, rounding_mode="trunc"),
+        "towards_zero_of_two": lambda x: torch.div(x, x.flip(0) % 1000 - 500, rounding_mode="trunc"),
+        "down": lambda x: torch.div(x, -7, rounding_mode="floor"),
+        "down_of_two": lambda x: torch.div(x, x.flip(0) % 1000 - 500, rounding_mode="floor"),
+        "left": lambda x: torch.fmod(x, -3),
+        "left_of_two": lambda x: torch.fmod(x, x.flip(0) % 1000 - 500),
+        "real": lambda x: torch.div(x, 4.5, rounding_mode="trunc").nan_to_num(),
+    }
+    module, ends = _Together(functions), np.iinfo(dtype)
+    x = torch.from_numpy(np.array([0, 7, -8, 16777217, -16777219, 100000001, ends.max, ends.min // 2 + 1], dtype))
+    write_program(torch.export.export(module, (x,), strict=False), ["x"], list(functions), str(tmp_path / "model.onnx"))
+    session = ort.InferenceSession(str(tmp_path / "model.onnx"))
+    for got, (name, expected) in zip(session.run(None, {"x": x.numpy()}), module(x).items(), strict=True):
+        np.testing.assert_array_equal(got, expected.numpy(), err_msg=name)
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.uint8])

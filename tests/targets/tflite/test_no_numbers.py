@@ -83,6 +83,13 @@ def test_acosh_is_nan_below_one() -> None:
     np.testing.assert_allclose(result["y"][5:], expected["y"][5:], rtol=1e-6)
 
 
+def test_atanh_is_infinite_at_its_ends() -> None:
+    case = compiled("""<ir_version: 8, opset_import: ["" : 21]> g (float[6] x) => (float[6] y) { y = Atanh(x) }""")
+    ((expected, result),) = case.both([{"x": np.array([-1, 1, 0.99, -0.5, 1.5, 0], np.float32)}])
+    assert np.isinf(expected["y"][:2]).all()
+    np.testing.assert_allclose(result["y"], expected["y"], rtol=2e-6)
+
+
 def test_log() -> None:
     case = compiled("""<ir_version: 8, opset_import: ["" : 21]> g (float[10] x) => (float[10] y) { y = Log(x) }""")
     ((expected, result),) = case.both([{"x": VALUES[2:]}])
