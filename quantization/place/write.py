@@ -144,6 +144,8 @@ class Writer(WeightWriter):
         node, place = unit.bias
         # The scale of an int64 bias is float32 too; ONNX has no int64 DequantizeLinear, int32 holds any sane bias.
         integers, scales = quantize_bias(bias, scale, weight.scales, "int32")
+        if bias.ndim > 1 and weight.scales.size == 1:
+            scales = scales.flat[0]  # an axis has one row of scales
         axis = 0 if scales.size > 1 else None
         name = str(_value(node, place).name)
         node.replace_input_with(place, self.dequantized(name, integers, scales, axis, node, zero=False))

@@ -1,7 +1,7 @@
 """Rewriting a float graph into the forms that quantize well, without changing what it computes.
 
 Batch normalisation disappears into the convolution before it, a bias that stands behind a
-convolution moves into it, and Gemm gets one form: ``x @ W.T + b``.
+convolution moves into it, and Gemm gets one form.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from convertkit.artifact import Array
 from convertkit.onnx.batch_norm import factor_and_offset, output_channels, scaled_and_shifted
 from convertkit.onnx.edit import add_constant, bypass
 from convertkit.quantization.graph.units import constant, is_constant, is_float
+from convertkit.quantization.prepare.products import plain_gemm
 
 
 def prepare(model: ir.Model) -> None:
@@ -32,7 +33,7 @@ def prepare(model: ir.Model) -> None:
             _explicit_pads(node)
             _weigh_dilated_average(model.graph, node)
         elif node.op_type == "Gemm":
-            _plain_gemm(model.graph, node)
+            plain_gemm(model.graph, node)
 
 
 def _clamp_before_pooling(node: ir.Node) -> None:
@@ -158,31 +159,3 @@ def _explicit_pads(node: ir.Node) -> None:
         after.append(large if way == "SAME_UPPER" else small)
     node.attributes.pop("auto_pad")
     node.attributes["pads"] = ir.AttrInt64s("pads", [*before, *after])
-
-
-def _plain_gemm(graph: ir.Graph, node: ir.Node) -> None:
-    """Constant weight as ``(out, in)``, ``alpha`` and ``beta`` multiplied into the constants."""
-    weight, bias = node.inputs[1], node.inputs[2] if len(node.inputs) > 2 else None
-    if (
-        weight is None
-        or not is_constant(weight)
-        or not is_float(weight)
-        or (bias is not None and not is_constant(bias))
-    ):
-        return
-    alpha, beta = node.attributes.get_float("alpha", 1.0), node.attributes.get_float("beta", 1.0)
-    transposed = node.attributes.get_int("transB", 0)
-    if alpha != 1.0 or not transposed:
-        array = constant(weight) if transposed else constant(weight).T
-        scaled = np.ascontiguousarray(array) * np.float32(alpha)
-        node.replace_input_with(1, add_constant(graph, f"{weight.name}_plain", scaled))
-    rows = constant(weight).shape[0 if transposed else 1]
-    if bias is not None and (beta != 1.0 or constant(bias).shape != (rows,)) and constant(bias).size in (1, rows):
-        flat = np.broadcast_to(constant(bias).ravel(), rows) * np.float32(beta)
-        node.replace_input_with(2, add_constant(graph, f"{bias.name}_plain", np.ascontiguousarray(flat)))
-        beta = 1.0
-    for name in ("alpha", "transB"):
-        node.attributes.pop(name, None)
-    node.attributes["transB"] = ir.AttrInt64("transB", 1)
-    if beta == 1.0:
-        node.attributes.pop("beta", None)

@@ -12,6 +12,15 @@ from convertkit.targets.tflite.tensor import Tensor
 
 Option = bool | int | float | tuple[int, ...]
 
+_ROUGH = {
+    "int8": frozenset({"AVERAGE_POOL_2D", "BATCH_MATMUL", "LEAKY_RELU"}),
+    "int16": frozenset({
+        "AVERAGE_POOL_2D", "BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "MEAN", "SOFTMAX", "SUM",
+        "TRANSPOSE_CONV",
+    }),
+}  # fmt: skip
+"""Operators by the type of their integers: see :attr:`Program.rounds_its_own_way`."""
+
 
 @dataclass(slots=True, eq=False)
 class Operation:
@@ -85,7 +94,9 @@ class Program:
         """Whether an integer kernel gives neighbours of the integers that the graph says, more often than at ties.
 
         AVERAGE_POOL_2D rounds ties away from zero, where ONNX rounds them to even; LEAKY_RELU of bytes holds both of
-        its factors in 256ths.  Source: LiteRT, reference_integer_ops::AveragePool; XNNPACK, qs8-vlrelu.
+        its factors in 256ths; BATCH_MATMUL rounds a sum twice; kernels of int16 have factors of 16 bits.  Source:
+        LiteRT, reference_integer_ops::AveragePool, gemmlowp's RoundingDivideByPOT and MultiplyByQuantizedMultiplier of
+        int64; XNNPACK, qs8-vlrelu.
         """
         operations = (operation for subgraph in self.subgraphs for operation in subgraph.operations)
         return any(_is_rough(each) for each in operations)
@@ -97,9 +108,7 @@ class Program:
 
 
 def _is_rough(operation: Operation) -> bool:
-    if operation.code == "LEAKY_RELU":
-        return operation.outputs[0].dtype == "int8" and _arithmetic(operation) == "integer"
-    return operation.code == "AVERAGE_POOL_2D" and _arithmetic(operation) == "integer"
+    return operation.code in _ROUGH.get(operation.outputs[0].dtype, ()) and _arithmetic(operation) == "integer"
 
 
 def _arithmetic(operation: Operation) -> Literal["float", "integer", "dynamic"]:

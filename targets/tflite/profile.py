@@ -88,8 +88,9 @@ _TABLES: Mapping[str, OpRule] = {
 }
 
 # int16 kernels exist for fewer operators; pads and gathers move bytes whatever they mean.
+_NOT_IN_WORDS = frozenset({"Abs", "DepthToSpace", "HardSwish", "PRelu", "SpaceToDepth"})
 _INT16: Mapping[str, OpRule] = {
-    **{name: rule for name, rule in _COMMON.items() if name not in ("Abs", "HardSwish", "PRelu")},
+    **{name: rule for name, rule in _COMMON.items() if name not in _NOT_IN_WORDS},
     "Sigmoid": OpRule(fixed_output=FixedOutput(1 / 32768, 0)),
     "Softmax": OpRule(fixed_output=FixedOutput(1 / 32768, 0)),
     "Tanh": OpRule(fixed_output=FixedOutput(1 / 32768, 0)),

@@ -23,6 +23,8 @@ _INTEGER = Tolerance(
     snr_db=20.0,
     same_integers=True,
 )
+_WORDS_DB = 50.0
+"""What kernels of int16 keep of each other's results, whose steps are 256 times as fine as those of bytes."""
 _FROM_HALVES = Tolerance("the source rounds to float16 as it goes, the kernels compute in float32", relative=1e-3)
 DYNAMIC_RANGE = Tolerance("the runtime quantizes activations on the fly", snr_db=3.0, warn_snr_db=20.0, lossy=True)
 
@@ -80,7 +82,8 @@ class CompileTflite:
             by_kind["float"] = _INTEGER
         tolerance = by_kind[compiled.program.arithmetic]
         if tolerance.same_integers and compiled.program.rounds_its_own_way:
-            tolerance = replace(tolerance, same_integers=False)
+            least = _WORDS_DB if chosen.precision == "int16x8" else tolerance.snr_db
+            tolerance = replace(tolerance, same_integers=False, snr_db=least)
         self._tolerance = tolerance
         self.diagnosis = {"transposes": list(compiled.transposes)}
         path = workdir / "model.tflite"

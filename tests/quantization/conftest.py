@@ -23,6 +23,7 @@ from convertkit.recipe import ExportOptions
 from convertkit.stage import BuildContext
 from convertkit.targets.onnxruntime.profile import profile as onnxruntime_profile
 from convertkit.targets.openvino.profile import profile as openvino_profile
+from convertkit.targets.qnn.profile import profile as qnn_profile
 from convertkit.targets.tensorrt.profile import profile as tensorrt_profile
 from convertkit.targets.tflite.profile import profile as tflite_profile
 from tests.quantization.models import artifact_of
@@ -39,6 +40,7 @@ TARGETS = {
     "openvino, 7 bits": FakeTarget("openvino", partial(openvino_profile, weight_bits=7)),
     "tflite": FakeTarget("tflite", tflite_profile),
     "onnxruntime": FakeTarget("onnxruntime", onnxruntime_profile),
+    "qnn": FakeTarget("qnn", qnn_profile),
     "tensorrt": FakeTarget("tensorrt", tensorrt_profile),
 }
 

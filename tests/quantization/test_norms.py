@@ -49,3 +49,12 @@ def test_every_operator_is_an_integer(quantized) -> None:
     result = quantized(pre_activation(), images(24), full_integer=True)
     assert result.operators() == ["Relu", "Conv", "Conv"]
     assert result.snr_db(images(16, 5)) > 30
+
+
+def test_a_bias_of_two_axes_has_one_scale(quantized) -> None:
+    rng = np.random.default_rng(0)
+    constants = {"scale": rng.uniform(0.5, 2, (4, 6)).astype("f4"), "bias": rng.normal(size=(4, 6)).astype("f4")}
+    norm = helper.make_node("LayerNormalization", ["x", "scale", "bias"], ["y"], "norm", axis=1)
+    data = rng.normal(size=(24, 4, 6)).astype("f4")
+    result = quantized(model_of([norm], constants, {"x": [1, 4, 6]}, {"y": [1, 4, 6]}), data, target="qnn")
+    assert result.snr_db(data) > 30

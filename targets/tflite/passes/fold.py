@@ -223,6 +223,12 @@ def _matmul(qdq: QdqGroup) -> bool:
     )
 
 
+def _product(qdq: QdqGroup) -> bool:
+    """Two computed matrices, or a constant one."""
+    computed = all(value is not None and array_of(value) is None for value in qdq.inputs)
+    return _arithmetic(qdq) if computed else _matmul(qdq)
+
+
 def _average(qdq: QdqGroup) -> bool:
     """Averages that the kernel counts as ONNX does, and whose input and output share parameters."""
     return counts_as_onnx(qdq.node, qdq.inputs[0]) and _one_scale(qdq.params(0))
@@ -259,6 +265,11 @@ INTEGER: dict[tuple[str, str], Rule] = {
 SLOW: dict[tuple[str, str], Rule] = {
     (NHWC, "AveragePool"): _average,
     ("", "Softmax"): _fixed(1 / 256, -128),
+    ("", "LogSoftmax"): _fixed(16 / 256, 127),
     ("", "HardSwish"): _bytes,
+    ("", "PRelu"): _arithmetic,
+    ("", "ReduceSum"): _reduction,
+    ("", "MatMul"): _product,
+    (OWN, "BatchMatMul"): _product,
 }
 """Operators whose integer kernels are slower than Dequantize, float, Quantize."""
