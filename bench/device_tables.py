@@ -106,7 +106,7 @@ def timing(device: str) -> Timing:
     if device not in MEASURED:
         core = cores()[device]
         line_ns = sum(core.streamed[:2]) / core.clock_ghz
-        return Timing(Emulated(core), Emulated(core, calls=2), EXACT_SHAPES, line_ns)
+        return Timing(Emulated(core), Emulated(core), EXACT_SHAPES, line_ns)
     flags = set(Path("/proc/cpuinfo").read_text().split())
     if "avx512_vnni" not in flags or TOO_NEW in flags:
         raise SystemExit(f"{device} is measured on an x86 machine with AVX-512 VNNI and without AMX")

@@ -144,7 +144,7 @@ def main() -> None:
     device = args.core or args.device
     layers = [Layer(*each, stored) for each in LAYERS for stored in (False, True)]
     paths = [written(layer, form, args.folder, device) for layer in layers for form in FORMS]
-    clock = Emulated(known[args.core], calls=2) if args.core else Here(sweeps=3, rounds=10)
+    clock = Emulated(known[args.core]) if args.core else Here(sweeps=3, rounds=10)
     times = np.array(clock.nanoseconds(paths)).reshape(len(layers), len(FORMS))
     found = {layer: dict(zip(FORMS, row, strict=True)) for layer, row in zip(layers, times, strict=True)}
     caches = caches_of(known[args.core]) if args.core else loops((device,)).machines[0][1].caches

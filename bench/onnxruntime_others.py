@@ -42,7 +42,7 @@ class Emulator:
             paths = [Path(folder) / f"{place}.onnx" for place in range(len(models))]
             for path, model in zip(paths, models, strict=True):
                 path.write_bytes(model.SerializeToString())
-            return Emulated(cores()[self.core], calls=2).nanoseconds(paths)
+            return Emulated(cores()[self.core]).nanoseconds(paths)
 
     def others(self, rows: Sequence[Asked]) -> list[float]:
         times = self.models([model for row, kind in rows for model in models_of(row, kind)])
