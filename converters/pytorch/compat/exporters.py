@@ -9,7 +9,13 @@ from typing import Any
 
 import torch
 from torch.onnx import symbolic_helper
-from torch.onnx._internal.torchscript_exporter import _type_utils, symbolic_opset9, symbolic_opset14
+from torch.onnx._internal.torchscript_exporter import (
+    _type_utils,
+    symbolic_opset9,
+    symbolic_opset10,
+    symbolic_opset11,
+    symbolic_opset14,
+)
 
 _TRANSLATORS = (
     "torch.onnx._internal.exporter._compat",
@@ -114,3 +120,29 @@ def forget_pending_sizes(program: Any) -> None:
         if mode is not None and mode.shape_env is not None:
             mode.shape_env.pending_fresh_unbacked_symbols.clear()
             return
+
+
+def is_real(value: Any) -> bool:
+    """Whether the elements of a value of the graph are known to be floats."""
+    return bool(symbolic_helper._is_fp(value))
+
+
+def text(value: Any) -> str | None:
+    """What a constant of the graph that is a word says, None where it is no constant or None."""
+    found = symbolic_helper._maybe_get_const(value, "s")
+    return found if isinstance(found, str) else None
+
+
+def floor_quotient(g: Any, x: Any, y: Any) -> Any:
+    """The exporter's own form of ``aten::div`` that rounds down."""
+    return symbolic_opset9._floor_divide(g, x, y)
+
+
+def remainder(g: Any, x: Any, y: Any) -> Any:
+    """The exporter's own form of ``aten::remainder``."""
+    return symbolic_opset11.remainder(g, x, y)
+
+
+def quotient(g: Any, *arguments: Any) -> Any:
+    """The exporter's own form of ``aten::div``."""
+    return symbolic_opset10.div(g, *arguments)

@@ -23,6 +23,7 @@ from convertkit.converters.pytorch.operators import (
     rankless,
     recurrent,
     resized,
+    rounded_down,
     scans,
     smoothed,
     special,
@@ -48,7 +49,7 @@ def substitutes(program: Any) -> dict[Any, Callable[..., Any]]:
     """What ``run_decompositions`` has to take apart in this program, by overload."""
     return experts.substitutes(program) | {
         target: table[target].function
-        for table in (SUBSTITUTES, WIDER, _RANKLESS, _WHOLE)  # what a node of another kind needs does for all
+        for table in (SUBSTITUTES, WIDER, _RANKLESS, _ROUNDED, _WHOLE)  # what a node of another kind needs does for all
         for node in program.graph.nodes
         if (target := without_writing(node.target)) in table and table[target].needed(node)
     }
@@ -252,6 +253,9 @@ WIDER: Mapping[Any, Substitute] = MappingProxyType(
 
 _RANKLESS: Mapping[Any, Substitute] = MappingProxyType(
     {overload: Substitute(function, rankless.is_rankless) for overload, function in rankless.RANKLESS.items()}
+)
+_ROUNDED: Mapping[Any, Substitute] = MappingProxyType(
+    {overload: Substitute(function, rounded_down.rounds) for overload, function in rounded_down.ROUNDED_DOWN.items()}
 )
 _WHOLE: Mapping[Any, Substitute] = MappingProxyType(
     {overload: Substitute(function, whole_numbers.is_whole) for overload, function in whole_numbers.WHOLE.items()}

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from convertkit.converters.pytorch.operators.rounded_down import floor_quotient
+
 _ATEN = torch.ops.aten
 
 
@@ -66,7 +68,7 @@ def quotient(x: Any, y: Any, *, rounding_mode: str | None = None) -> Any:
     """``aten::div`` of integers that rounds to one: torch's exporter divides in float32, which ends at 24 digits."""
     dtype = torch.result_type(x, y)
     if rounding_mode is None or dtype.is_floating_point or dtype.is_complex:
-        return NotImplemented
+        return floor_quotient(x, y, rounding_mode=rounding_mode)  # of a program that has both
     x, y = (each.to(dtype) if isinstance(each, Tensor) else torch.full((), each, dtype=dtype) for each in (x, y))
     below = torch.floor_divide(x, y)
     if rounding_mode == "floor":

@@ -9,7 +9,7 @@ import torch
 from convertkit.artifact import Array
 from convertkit.converters.pytorch.model.leaves import Leaf
 from convertkit.converters.pytorch.model.subject import Subject, value_for
-from convertkit.converters.pytorch.routes import cells, masked_attention
+from convertkit.converters.pytorch.routes import cells, divisions, masked_attention
 
 OPSET = 18
 
@@ -22,6 +22,7 @@ def export(
     args, kwargs = subject.arguments(leaves, values)
     free = {leaf.name: _free(leaf) for leaf in leaves if _free(leaf)}
     cells.define()
+    divisions.define()
     masked_attention.define()
     with torch.no_grad():
         torch.onnx.export(

@@ -72,6 +72,12 @@ FUNCTIONS: dict[str, Callable[[Tensor], object]] = {
         x, x.softmax(1).flip(1), torch.arange(1.0, 5), label_smoothing=0.1
     ),
     "soft labels, summed": lambda x: functional.cross_entropy(x[0, 0], x[1, 1].softmax(0), reduction="sum"),
+    "cells of a tenth": lambda x: torch.round(x * 10) / 10 // 0.1,
+    "cells of two thirds, downwards": lambda x: torch.floor_divide(torch.round(x * 9) / 3, -2 / 3),
+    "cells of their own": lambda x: torch.div(torch.round(x), torch.round(x[0]) * 0.1, rounding_mode="floor"),
+    "left of a tenth": lambda x: torch.round(x * 10) / 10 % 0.1,
+    "left of a turn": lambda x: torch.remainder(x * 1e4, -6.2831855),
+    "left of their own": lambda x: torch.remainder(torch.round(x), torch.round(x[1]) * 0.1).nan_to_num(9),
     "put": lambda x: torch.put(x, torch.tensor([[3, -1]]), x[0, 0, :2] * 2),
     "put and added": lambda x: torch.put(x, torch.tensor([3, -1, 3]), x[0, 0, :3], accumulate=True),
     "repeated to a known size": lambda x: torch.repeat_interleave(x, (x[0, :, 0] * 0).long() + 2, 1, output_size=8),

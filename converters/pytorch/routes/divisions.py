@@ -1,0 +1,72 @@
+"""Quotients that are rounded down, and what they leave, for torch's TorchScript-based exporter.
+
+Its own ``aten::floor_divide`` cuts towards zero, and it rounds the quotient of floats before it rounds down; the rule
+is that of ``operators/rounded_down.py``, which serves torch.export.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from convertkit.converters.pytorch.compat import exporters
+
+_OPSET = 13
+
+
+def define() -> None:
+    """Tell the exporter; quotients that are not rounded down, and of integers by a mode, are written as before."""
+    exporters.register("aten::floor_divide", _floor_divide, _OPSET)
+    exporters.register("aten::remainder", _remainder, _OPSET)
+    exporters.register("aten::div", _divide, _OPSET)
+
+
+def _floor_divide(g: Any, x: Any, y: Any) -> Any:
+    if not _is_real(x, y):
+        return exporters.floor_quotient(g, x, y)
+    if _is_exact(y):
+        return g.op("Floor", g.op("Div", x, y))
+    rest, away = _rest(g, x, y)
+    whole = g.op("Div", g.op("Sub", x, rest), y)
+    less = g.op("Sub", whole, g.op("CastLike", g.op("Constant", value_t=torch.tensor(1.0)), whole))
+    found = g.op("Round", g.op("Where", away, less, whole))
+    return g.op("Where", g.op("Equal", y, _zero(g, y)), g.op("Div", x, y), found)
+
+
+def _remainder(g: Any, x: Any, y: Any) -> Any:
+    if not _is_real(x, y) or _is_exact(y):
+        return exporters.remainder(g, x, y)
+    rest, away = _rest(g, x, y)
+    return g.op("Where", away, g.op("Add", rest, y), rest)
+
+
+def _divide(g: Any, x: Any, y: Any, *mode: Any) -> Any:
+    if mode and exporters.text(mode[0]) == "floor":
+        return _floor_divide(g, x, y)
+    return exporters.quotient(g, x, y, *mode)
+
+
+def _rest(g: Any, x: Any, y: Any) -> tuple[Any, Any]:
+    """C's remainder, and where its sign is not the divisor's."""
+    rest = g.op("Mod", x, y, fmod_i=1)
+    zero = _zero(g, rest)
+    opposite = g.op("Xor", g.op("Less", rest, zero), g.op("Less", y, _zero(g, y)))
+    return rest, g.op("And", opposite, g.op("Not", g.op("Equal", rest, zero)))
+
+
+def _zero(g: Any, like: Any) -> Any:
+    return g.op("CastLike", g.op("Constant", value_t=torch.tensor(0.0)), like)
+
+
+def _is_real(x: Any, y: Any) -> bool:
+    return exporters.is_real(x) or exporters.is_real(y)
+
+
+def _is_exact(y: Any) -> bool:
+    """Whether the divisor is a power of two, by which a quotient is not rounded."""
+    if not exporters.is_constant(y):
+        return False
+    held = exporters.constant(y)
+    return held.numel() == 1 and abs(math.frexp(float(held))[0]) == 0.5

@@ -1,0 +1,42 @@
+"""Quotients that are rounded down, and what they leave, in the TorchScript-based exporter's ONNX."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+import torch
+from torch import Tensor, nn
+
+from convertkit.converters.pytorch.routes import divisions
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+class Divided(nn.Module):
+    """By numbers and by tensors, of floats and of integers."""
+
+    def forward(self, x: Tensor, i: Tensor) -> tuple[Tensor, Tensor]:
+        own = x.abs() + 0.5
+        floats = [x // 0.1, x % 0.1, x // own, x % own, x // -0.3, x % -0.3, x // 0.25, x % 2.0, x / 0.3]
+        modes = [torch.div(x, 0.3, rounding_mode="floor"), torch.div(x, 0.3, rounding_mode="trunc")]
+        integers = [i // 3, i % 3, (i - 5) // 2, torch.fmod(i, 3), torch.remainder(i, -3)]
+        cut = [torch.div(i, -3, rounding_mode="floor"), torch.div(i, 3, rounding_mode="trunc")]
+        return torch.stack(floats + modes), torch.stack(integers + cut)
+
+
+@pytest.mark.parametrize("scripted", [False, True])
+def test_quotients_are_rounded_as_torch_does(scripted: bool, tmp_path: Path) -> None:
+    x = torch.arange(-20, 21) * 0.1
+    i = torch.cat([torch.arange(-20, 18), torch.tensor([16777217, 100000001, -100000001])])
+    module = Divided().eval()
+    divisions.define()
+    archive = torch.jit.script(module) if scripted else torch.jit.trace(module, (x.abs(), i.abs()))
+    torch.onnx.export(
+        archive, (x, i), str(tmp_path / "model.onnx"), input_names=["x", "i"], opset_version=18, dynamo=False
+    )
+    session = ort.InferenceSession(str(tmp_path / "model.onnx"))
+    for got, expected in zip(session.run(None, {"x": x.numpy(), "i": i.numpy()}), module(x, i), strict=True):
+        np.testing.assert_allclose(got, expected.numpy(), rtol=1e-6, atol=1e-6)
