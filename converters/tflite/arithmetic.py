@@ -95,14 +95,26 @@ def floor_mod(b: Builder, x: Tensor, y: Tensor) -> Tensor:
 
 @arithmetic.reads("ATAN2")
 def atan2(b: Builder, y: Tensor, x: Tensor) -> Tensor:
-    """The angle of (x, y): of the quotient, half a turn on where x is negative; 0 for the origin."""
-    zero, pi = b.scalar(0, x), b.scalar(np.pi, x)
-    left, below = (b.map("Less", [each, zero], dtype="bool") for each in (x, y))
-    nothing = b.map("And", [b.map("Equal", [each, zero], dtype="bool") for each in (x, y)], dtype="bool")
-    turned = b.map("Where", [below, b.map("Neg", [pi]), pi], dtype=x.dtype)
-    angle = b.map("Atan", [b.map("Div", [y, x])])
-    whole = b.map("Where", [left, b.map("Add", [angle, turned]), angle], dtype=x.dtype)
-    return b.map("Where", [nothing, zero, whole], dtype=x.dtype)
+    """The angle of the point (x, y), signed zeros and infinities as in C's ``atan2``."""
+    one, zero, pi, quarter = (b.scalar(number, x) for number in (1, 0, np.pi, np.pi / 2))
+    ay, ax = b.map("Abs", [y]), b.map("Abs", [x])
+    steep = b.map("Greater", [ay, ax], dtype="bool")
+    big, small = b.map("Where", [steep, ay, ax], dtype=x.dtype), b.map("Where", [steep, ax, ay], dtype=x.dtype)
+    even = b.map("Where", [b.map("Equal", [big, zero], dtype="bool"), zero, one], dtype=x.dtype)
+    same = b.map("Equal", [ay, ax], dtype="bool")
+    turn = b.map("Atan", [b.map("Where", [same, even, b.map("Div", [small, big])], dtype=x.dtype)])
+    turn = b.map("Where", [steep, b.map("Sub", [quarter, turn]), turn], dtype=x.dtype)
+    turn = b.map("Where", [_sign_bit(b, x), b.map("Sub", [pi, turn]), turn], dtype=x.dtype)
+    unit = b.map("Where", [_sign_bit(b, y), b.scalar(-1, x), one], dtype=x.dtype)
+    return b.map("Mul", [turn, unit])
+
+
+def _sign_bit(b: Builder, x: Tensor) -> Tensor:
+    """Whether a float is negative, minus zero included: the reciprocal of that is negative."""
+    zero = b.scalar(0, x)
+    below = b.map("Less", [b.map("Reciprocal", [x]), zero], dtype="bool")
+    least = b.map("And", [b.map("Equal", [x, zero], dtype="bool"), below], dtype="bool")
+    return b.map("Or", [b.map("Less", [x, zero], dtype="bool"), least], dtype="bool")
 
 
 @arithmetic.reads("RIGHT_SHIFT")

@@ -61,9 +61,12 @@ HEAD = {
 SEGMENTS = np.array([2, 0, 2, -1, 3], np.int32)
 CONV3 = {"strideD": 2, "strideH": 2, "strideW": 1, "padding": 0}
 
+SIGNED = np.array([[0, -0.0, 1, -1, -0.0, np.inf], [-0.0, -0.0, -0.0, -0.0, -2, -np.inf]], "f")
+
 ROWS = [
     Row("ATAN2", [f32(3, 4), f32(3, 4)], [T((3, 4))], within=1e-6),
     Row("ATAN2", [np.array([0, 1, -1, 0, 2], "f"), np.array([0, 0, 0, -2, -1], "f")], [T((5,))], within=1e-6),
+    Row("ATAN2", [SIGNED[0], SIGNED[1]], [T((6,))], within=1e-6),
     Row("RIGHT_SHIFT", [ints(-900, 900, 2, 5), ints(0, 9, 2, 5)], [T((2, 5), "int32")]),
     Row("RIGHT_SHIFT", [ints(0, 250, 6, dtype="uint8"), ints(0, 7, 6, dtype="uint8")], [T((6,), "uint8")]),
     Row("BUCKETIZE", [np.array([-5, 0, 0.5, 1, 7, 10, 11], "f")], [T((7,), "int32")], {"boundaries": [0.0, 1.0, 10.0]},
