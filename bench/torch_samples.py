@@ -125,6 +125,8 @@ def results(program: Path, data: dict[str, Any], work: Path) -> Iterator[tuple[s
     from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
     from convertkit.converters.pytorch.compat import files
+    from convertkit.converters.pytorch.describe.capture import refuse_training
+    from convertkit.converters.pytorch.model.subject import Subject
     from convertkit.converters.pytorch.operators.indices import widen_indices
     from convertkit.converters.pytorch.operators.spectra import exact_transforms
     from convertkit.converters.pytorch.routes import exporting, restoring
@@ -142,7 +144,9 @@ def results(program: Path, data: dict[str, Any], work: Path) -> Iterator[tuple[s
     runtime = RUNTIMES[0]
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()), torch.no_grad():
-            exporting.write_program(torch.export.load(program), inputs, outs, str(work / "written.onnx"))
+            read = torch.export.load(program)
+            refuse_training(Subject(read.module(), (), "pt2", read))
+            exporting.write_program(read, inputs, outs, str(work / "written.onnx"))
         model = load_model(work / "written.onnx")
         restoring._name_outputs(model.graph, outs)
         fold_plain_constants(model)
