@@ -146,3 +146,8 @@ def remainder(g: Any, x: Any, y: Any) -> Any:
 def quotient(g: Any, *arguments: Any) -> Any:
     """The exporter's own form of ``aten::div``."""
     return symbolic_opset10.div(g, *arguments)
+
+
+def shift_right(g: Any, x: Any, places: Any) -> Any:
+    """The exporter's own form of ``aten::__rshift__``."""
+    return symbolic_opset11.__rshift_(g, x, places)

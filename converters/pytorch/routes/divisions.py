@@ -1,7 +1,7 @@
-"""Quotients that are rounded down, and what they leave, for torch's TorchScript-based exporter.
+"""Quotients that are rounded down, shifts to the right and what is left, for torch's TorchScript-based exporter.
 
-Its own ``aten::floor_divide`` cuts towards zero, and it rounds the quotient of floats before it rounds down; the rule
-is that of ``operators/rounded_down.py``, which serves torch.export.
+Its own ``aten::floor_divide`` cuts towards zero, as its shifts do, and it rounds the quotient of floats before it
+rounds down; the rule is that of ``operators/rounded_down.py``, which serves torch.export.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ def define() -> None:
     exporters.register("aten::floor_divide", _floor_divide, _OPSET)
     exporters.register("aten::remainder", _remainder, _OPSET)
     exporters.register("aten::div", _divide, _OPSET)
+    for name in ("__rshift_", "bitwise_right_shift"):  # the exporter takes off what it thinks is "in place"
+        exporters.register(f"aten::{name}", _shift_right, _OPSET)
 
 
 def _floor_divide(g: Any, x: Any, y: Any) -> Any:
@@ -46,6 +48,17 @@ def _divide(g: Any, x: Any, y: Any, *mode: Any) -> Any:
     if mode and exporters.text(mode[0]) == "floor":
         return _floor_divide(g, x, y)
     return exporters.quotient(g, x, y, *mode)
+
+
+def _shift_right(g: Any, x: Any, places: Any) -> Any:
+    """By a fixed number of places: the quotient by a power of two, which the exporter cuts towards zero."""
+    dtype = exporters.dtype(x)
+    if dtype not in (torch.int32, torch.int64) or not exporters.is_constant(places):
+        return exporters.shift_right(g, x, places)
+    count = int(exporters.constant(places))
+    if not 0 <= count < dtype.itemsize * 8 - 1:
+        return exporters.shift_right(g, x, places)
+    return exporters.floor_quotient(g, x, g.op("Constant", value_t=torch.tensor(1 << count, dtype=dtype)))
 
 
 def _rest(g: Any, x: Any, y: Any) -> tuple[Any, Any]:

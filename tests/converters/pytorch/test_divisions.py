@@ -23,6 +23,7 @@ class Divided(nn.Module):
         floats = [x // 0.1, x % 0.1, x // own, x % own, x // -0.3, x % -0.3, x // 0.25, x % 2.0, x / 0.3]
         modes = [torch.div(x, 0.3, rounding_mode="floor"), torch.div(x, 0.3, rounding_mode="trunc")]
         integers = [i // 3, i % 3, (i - 5) // 2, torch.fmod(i, 3), torch.remainder(i, -3)]
+        integers += [i >> 3, torch.bitwise_right_shift(i, 1), i >> 40]
         cut = [torch.div(i, -3, rounding_mode="floor"), torch.div(i, 3, rounding_mode="trunc")]
         return torch.stack(floats + modes), torch.stack(integers + cut)
 
