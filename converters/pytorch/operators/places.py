@@ -212,14 +212,15 @@ def aligned_ellipsis(equation: str, operands: Sequence[Tensor], *, path: Any = N
     """``aten::einsum`` whose ``...`` stand for different numbers of axes, which ONNX has not: axes of size 1."""
     names = equation.replace(" ", "").partition("->")[0].split(",")
     counts = [x.dim() - len(name.replace("...", "")) for x, name in zip(operands, names, strict=True)]
-    lead = max(count for count, name in zip(counts, names, strict=True) if "..." in name)
-    if "..." not in equation or all(count == lead for count, name in zip(counts, names, strict=True) if "..." in name):
-        return NotImplemented
+    lead = max([count for count, name in zip(counts, names, strict=True) if "..." in name], default=0)
     wide = []
     for x, name, count in zip(operands, names, counts, strict=True):
         at = name.find("...")
-        wide.append(x if at < 0 else x.reshape([*x.shape[:at], *[1] * (lead - count), *x.shape[at:]]))
-    return torch.einsum(equation, wide)
+        even = at < 0 or count == lead
+        wide.append(x if even else x.reshape([*x.shape[:at], *[1] * (lead - count), *x.shape[at:]]))
+    summed = summed_ellipsis(equation, wide)
+    same = all(one is other for one, other in zip(wide, operands, strict=True))
+    return summed if summed is not NotImplemented or same else torch.einsum(equation, wide)
 
 
 def has_uneven_ellipsis(node: Any) -> bool:

@@ -5,8 +5,7 @@ Tried only after the exporter has refused the program, so nothing changes for on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,16 +20,13 @@ from convertkit.converters.pytorch.operators.special import SPECIAL
 from convertkit.converters.pytorch.operators.views import taken_apart
 
 _ATEN = torch.ops.aten
-FORMS: Mapping[Any, Callable[..., Any]] = MappingProxyType(
-    {**LINEAR_ALGEBRA, **FACTORS, **EIGENVALUES, **SCANS, **SPECIAL, **COMPLEX}
-)
-"""Operators in those that the exporter has, by overload."""
 
 
 def written_out(program: Any, translated: set[Any]) -> Any:
     """The exported program made of operators that the exporter has; ``translated`` are those that we translate."""
     table: dict[Any, Callable[..., Any]] = exporters.decompositions(translated)
-    program = taken_apart(program, {**table, **FORMS})
+    own = {**LINEAR_ALGEBRA, **FACTORS, **EIGENVALUES, **SCANS, **SPECIAL, **COMPLEX}
+    program = taken_apart(program, {**table, **own})
     _join_no_parts_that_are_taken_apart(program)
     return program
 

@@ -26,7 +26,7 @@ from convertkit.converters.pytorch.operators.masked_attention import keep_zeros
 from convertkit.converters.pytorch.operators.missing_ops import substitutes
 from convertkit.converters.pytorch.operators.triangular import solve_at_once
 from convertkit.converters.pytorch.operators.views import is_view_refused, lay_out_views, taken_apart
-from convertkit.converters.pytorch.operators.written_out import FORMS, written_out
+from convertkit.converters.pytorch.operators.written_out import written_out
 from convertkit.converters.pytorch.routes.flat import Flat, is_constant
 from convertkit.errors import Unsupported
 
@@ -99,9 +99,7 @@ def write_program(program: Any, inputs: Sequence[str], outputs: Sequence[str], p
         _translate(program, inputs, outputs, path)
     except torch.onnx.OnnxExporterError as error:
         if (node := unformed(error, program.graph.nodes)) is not None:
-            if node.target not in FORMS:
-                raise unknown_node(node) from error
-            return _translate(written_out(program, set(_translations(program))), inputs, outputs, path)
+            raise unknown_node(node) from error
         if not is_view_refused(innermost(error)):
             raise
         exporters.forget_pending_sizes(program)

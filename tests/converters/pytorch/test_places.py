@@ -58,6 +58,7 @@ FUNCTIONS: dict[str, Callable[[Tensor], object]] = {
     "more than are not zero": lambda x: torch.nonzero_static((x > 1)[0], size=30),
     "summed over an ellipsis": lambda x: torch.einsum("...ik, kj -> ij", x, x[0].T),
     "ellipses of several axes": lambda x: torch.einsum("...ik, k... -> i...", x, x[0, 0]),
+    "ellipses of several axes, summed": lambda x: torch.einsum("...ik, ...j -> ij", x, x[0, 0]),
     "one label without a batch": lambda x: functional.cross_entropy(x[0, 0], _LABELS[0, 1]),
     "largest of cells, and where": lambda x: functional.adaptive_max_pool2d(x.round(), (3, 2), return_indices=True),
     "largest of parts, and where": lambda x: functional.adaptive_max_pool1d(x.round(), 3, return_indices=True),
@@ -108,6 +109,8 @@ COPIES: dict[str, Callable[[Tensor], Tensor]] = {
 }
 CLOSE = {name for name in FUNCTIONS if "labels" in name} | {
     "summed over an ellipsis",
+    "ellipses of several axes",
+    "ellipses of several axes, summed",
     "antialiased between corners",
     "antialiased by a factor",
     "distances of pairs",
