@@ -36,6 +36,7 @@ from convertkit.quantization.place.place import Placement
 from convertkit.quantization.place.precision_assignment import choose_integer, with_float_end
 from convertkit.quantization.place.write import default_weight, input_scale
 from convertkit.quantization.prepare.norms import norms_as_convolutions
+from convertkit.quantization.prepare.norms_in_parts import norms_in_parts
 from convertkit.quantization.prepare.opset import INT16_OPSET, at_least
 from convertkit.quantization.prepare.pixels import pixels_as_integers
 from convertkit.quantization.prepare.prepare import prepare
@@ -104,6 +105,7 @@ class Integers:
     def _quantized(self) -> ir.Model:
         if self._options.full_integer:
             pixels_as_integers(self._model)
+            norms_in_parts(self._model, self._profile)
         prepare(self._model)
         convolve_before_enlarging(self._model)
         norms_as_convolutions(self._model)

@@ -8,8 +8,14 @@ import onnxruntime as ort
 import pytest
 from onnx import helper
 
+from convertkit.onnx.load import load_model
+from convertkit.onnx.runner import OnnxRunner
+from convertkit.onnx.save import save_model
 from convertkit.quantization.prepare.norms import norms_as_convolutions
-from tests.quantization.models import images, model_of
+from convertkit.quantization.prepare.norms_in_parts import norms_in_parts
+from convertkit.recipe import ExportOptions
+from tests.quantization.conftest import TARGETS
+from tests.quantization.models import artifact_of, images, model_of
 
 
 def pre_activation(rank: int = 4):
@@ -58,3 +64,27 @@ def test_a_bias_of_two_axes_has_one_scale(quantized) -> None:
     data = rng.normal(size=(24, 4, 6)).astype("f4")
     result = quantized(model_of([norm], constants, {"x": [1, 4, 6]}, {"y": [1, 4, 6]}), data, target="qnn")
     assert result.snr_db(data) > 30
+
+
+@pytest.mark.parametrize(
+    ("operator", "constants", "attributes"),
+    [
+        ("LayerNormalization", {"g": (6,), "b": (6,)}, {}),
+        ("LayerNormalization", {"g": (4, 6)}, {"axis": 1, "epsilon": 0.5}),
+        ("InstanceNormalization", {"g": (4,), "b": (4,)}, {}),
+        ("RMSNormalization", {"g": (6,)}, {"axis": -1}),
+    ],
+)
+@pytest.mark.parametrize(("profile", "is_in_parts"), [("tflite", True), ("onnxruntime", False)])
+def test_parts_compute_the_same(tmp_path, operator, constants, attributes, profile, is_in_parts) -> None:
+    rng = np.random.default_rng(0)
+    stored = {name: rng.normal(size=shape).astype("f4") for name, shape in constants.items()}
+    node = helper.make_node(operator, ["x", *stored], ["y"], "norm", **attributes)
+    before = artifact_of(model_of([node], stored, {"x": [2, 4, 6]}, {"y": [2, 4, 6]}, opset=23), tmp_path)
+    model = load_model(before.path)
+    norms_in_parts(model, TARGETS[profile].profile(ExportOptions(source="x", precision="int8", full_integer=True)))
+    after = save_model(model, tmp_path / "parts.onnx", "test")
+    assert (operator not in {each.op_type for each in ir.load(after.path).graph}) == is_in_parts
+    x = {"x": rng.normal(3, 2, (2, 4, 6)).astype("f4")}
+    with OnnxRunner(before) as one, OnnxRunner(after) as other:
+        np.testing.assert_allclose(other.run(x)["y"], one.run(x)["y"], rtol=1e-5, atol=1e-5)
