@@ -17,6 +17,7 @@ from convertkit.targets.forms.softplus import write_softplus
 from convertkit.targets.forms.stored import make_stored_real
 from convertkit.targets.ncnn.builder import Builder, plain_name
 from convertkit.targets.ncnn.handlers import NCNN
+from convertkit.targets.ncnn.integer_inputs import take_as_real
 from convertkit.targets.ncnn.layers import Layer, with_splits
 from convertkit.targets.ncnn.lowering import WAYS_OUT, Lowering, shape_of
 from convertkit.targets.ncnn.tensor import Tensor
@@ -69,6 +70,7 @@ def prepare(model: ir.Model) -> None:
     make_stored_real(model)
     write_rounding(model)
     fold_constants(model)
+    take_as_real(model)
     for node in tuple(model.graph.all_nodes()):
         if node.op_type in RECURRENT and not node.domain:
             batch_inside(node)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +37,16 @@ class NcnnRunner(PlacedRunner):
         ports = {"inputs": inputs, "outputs": list(zip(outputs, shapes, strict=True))}
         worker.call("load", {"param": str(path), "bin": str(weights), **ports})
 
+    @cached_property
+    def _places(self) -> frozenset[str]:
+        """Inputs that are places in a table."""
+        ports, _ = _read(self._artifact.path.with_name(PORTS))
+        return frozenset(spec.name for spec, port in zip(self._artifact.inputs, ports, strict=True) if port[2])
+
     def run(self, feed: Feed) -> Outputs:
         """All outputs for one feed; ``FeedError`` for places that ncnn does not count as ONNX does."""
         for name, value in feed.items():
-            if value.dtype.kind == "i" and value.size and int(value.min()) < 0:
+            if name in self._places and value.size and int(value.min()) < 0:
                 raise FeedError(f"input {name} has negative places, which ncnn does not count from the end")
         return super().run(feed)
 

@@ -78,6 +78,34 @@ def test_tokens_are_looked_up(tmp_path):
     assert "| ids | ids | 1 × 5 | 5 (w) | int32 |" in (result.path / "README.md").read_text()
 
 
+def test_a_mask_of_integers_is_taken_in_float(tmp_path):
+    """What only a Cast reads, behind what moves it; numbers below 0 are no places."""
+    ports = [
+        helper.make_tensor_value_info("mask", TensorProto.INT64, [1, 5]),
+        helper.make_tensor_value_info("flags", TensorProto.BOOL, [1, 1, 5, 1]),
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4, 5, 3]),
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 5, 3]),
+    ]
+    stored = [numpy_helper.from_array(np.array([1, 3]), "axes")]
+    nodes = [
+        helper.make_node("Unsqueeze", ["mask", "axes"], ["m"]),
+        helper.make_node("Cast", ["m"], ["real"], to=TensorProto.FLOAT),
+        helper.make_node("Cast", ["flags"], ["kept"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["x", "kept"], ["p"]),
+        helper.make_node("Sub", ["p", "real"], ["y"]),
+    ]
+    graph = helper.make_graph(nodes, "g", ports[:3], ports[3:], stored)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    onnx.save(onnx.shape_inference.infer_shapes(model), tmp_path / "m.onnx")
+    result = convertkit.export(tmp_path / "m.onnx", "ncnn", output=tmp_path / "out")
+    x = RNG.standard_normal((1, 4, 5, 3)).astype(np.float32)
+    mask, flags = np.array([[2**24 + 3, 0, -3, 1, 9]]), np.array([True, False, True, True, False]).reshape(1, 1, 5, 1)
+    found = result.run({"x": x, "mask": mask, "flags": flags})["y"]
+    assert np.array_equal(found, x * flags - mask.reshape(1, 1, 5, 1).astype(np.float32))
+    text = (result.path / "README.md").read_text()
+    assert "| mask | mask | 1 × 5 | 5 (w) | float32 |" in text
+
+
 @pytest.mark.parametrize(("name", "cut"), [("model.param", 200), ("model.bin", 1000), ("model.param", 0)])
 def test_what_is_not_whole_is_refused(made, tmp_path, name, cut):
     for file in made.path.glob("*.*"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import onnx_ir as ir
 import pytest
@@ -177,6 +179,8 @@ def test_the_same_graph_gives_the_same_files():
 
 def test_a_runner_takes_no_negative_places(tmp_path):
     spec = TensorSpec("x", (1,), "int64")
+    port = {"blob": "x", "sizes": [1], "whole": True}
+    (tmp_path / "ports.json").write_text(json.dumps({"inputs": [port], "outputs": []}))
     runner = NcnnRunner(Artifact(tmp_path / "model.param", "ncnn", (spec,), (), ""))
     with pytest.raises(FeedError, match="input x has negative places"):
         runner.run({"x": np.array([-1])})
