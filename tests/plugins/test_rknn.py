@@ -22,7 +22,7 @@ from onnx.reference import ReferenceEvaluator
 
 from convertkit.artifact import sha256_of
 from convertkit.engines import environments
-from convertkit.errors import ToolError
+from convertkit.errors import ToolError, Unsupported
 from tests.command_line import apart, check_refusal, everything_below
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -187,26 +187,66 @@ def test_two_builds_are_the_same_but_for_memory(module, tmp_path, delivered, aga
             check(*given)
 
 
-@pytest.mark.parametrize("rank", [2, 3])
-def test_a_dense_layer_becomes_one_gemm_and_computes_the_same(module, rank):
-    shape = [1, 3, 5][-rank:]
+@pytest.mark.parametrize("is_quantized", [True, False], ids=["int8", "float"])
+@pytest.mark.parametrize("rank", [2, 3, 4])
+def test_a_dense_layer_becomes_one_operator_and_computes_the_same(module, rank, is_quantized):
+    """The toolkit ends with an exception, or not at all, on the product and the sum."""
+    shape = [2, 1, 3, 5][-rank:]
     ports = [helper.make_tensor_value_info("x", 1, shape), helper.make_tensor_value_info("y", 1, [*shape[:-1], 4])]
     weights = np.random.default_rng(1).integers(-127, 128, (5, 4)).astype(np.int8)
-    constants = {"w": weights, "s": np.float32(0.02), "z": np.int8(0), "b": np.arange(4, dtype=np.float32)}
+    constants = {
+        "w": weights, "s": np.float32(0.02), "z": np.int8(0), "b": np.arange(4, dtype=np.float32),
+        "t": np.float32(0.03), "k": np.int8(-3), "u": np.float32(0.06), "l": np.int8(7),
+    }  # fmt: skip
+    given, made = ("d", "f") if is_quantized else ("x", "y")
+    pairs = [
+        [
+            helper.make_node("QuantizeLinear", [source, *steps], [f"{result}q"], f"{result}q"),
+            helper.make_node("DequantizeLinear", [f"{result}q", *steps], [result], result),
+        ]
+        for source, result, steps in (("x", "d", ("t", "k")), ("f", "y", ("u", "l")))
+    ]
     nodes = [
+        *(pairs[0] if is_quantized else ()),
         helper.make_node("DequantizeLinear", ["w", "s", "z"], ["v"], "weights"),
-        helper.make_node("MatMul", ["x", "v"], ["p"], "product"),
-        helper.make_node("Add", ["p", "b"], ["y"], "bias"),
+        helper.make_node("MatMul", [given, "v"], ["p"], "product"),
+        helper.make_node("Add", ["p", "b"], [made], "bias"),
+        *(pairs[1] if is_quantized else ()),
     ]
     initializers = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
     graph = helper.make_graph(nodes, "g", ports[:1], ports[1:], initializers)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
     written = ir.from_proto(onnx.shape_inference.infer_shapes(model))
-    assert module("forms").write_gemms(written) == (1 if rank == 2 else 0)
+    assert module("forms").write_products(written) == 1
+    assert {node.op_type for node in written.graph} & {"MatMul", "Add"} == set()
+    (node,) = (each for each in written.graph if each.op_type in ("Gemm", "Conv"))
+    assert node.op_type == ("Gemm" if rank == 2 else "Conv")
+    if is_quantized:
+        assert node.inputs[0].producer().op_type == "DequantizeLinear"
+        assert [reader.op_type for reader, _ in node.outputs[0].uses()] == ["QuantizeLinear"]
     value = np.random.default_rng(2).normal(size=shape).astype(np.float32)
     before, after = (ReferenceEvaluator(each).run(None, {"x": value}) for each in (model, ir.to_proto(written)))
     np.testing.assert_allclose(before[0], after[0], rtol=1e-6)
     assert [each.name for each in written.graph.outputs] == ["y"]
+
+
+def recurrent(layout: int) -> ir.Model:
+    sizes = {"w": (1, 12, 3), "r": (1, 12, 4)}
+    stored = [numpy_helper.from_array(np.zeros(size, np.float32), name) for name, size in sizes.items()]
+    ports = [helper.make_tensor_value_info("x", 1, [5, 1, 3]), helper.make_empty_tensor_value_info("y")]
+    node = helper.make_node("GRU", ["x", "w", "r"], ["y"], "gru", hidden_size=4, layout=layout)
+    graph = helper.make_graph([node], "g", ports[:1], ports[1:], stored)
+    return ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9))
+
+
+def test_a_recurrent_layer_does_not_state_its_layout(module):
+    """The simulator ends where it is stated; the other one it does not take."""
+    model = recurrent(0)
+    assert module("recurrent").leave_out_layout(model) == 1
+    assert set(model.graph[0].attributes) == {"hidden_size"}
+    with pytest.raises(Unsupported, match=r"^gru \(GRU\): layout 1") as found:
+        module("recurrent").leave_out_layout(recurrent(1))
+    assert "--target onnxruntime" in found.value.ways_out
 
 
 def test_zero_points_of_0_are_moved_and_the_numbers_stay(module):

@@ -15,8 +15,9 @@ from convertkit.stage import Stage, Tolerance
 from convertkit.workers.elsewhere import Elsewhere
 from convertkit.workers.process import Worker
 from convertkit_rknn.files import GRAPH, Build, seal
-from convertkit_rknn.forms import write_gemms
+from convertkit_rknn.forms import write_products
 from convertkit_rknn.readme import readme
+from convertkit_rknn.recurrent import leave_out_layout
 from convertkit_rknn.runtime import SERVICE, VARIABLES, runtime_name
 from convertkit_rknn.weight_steps import write_weight_steps
 from convertkit_rknn.zero_points import move_zero_points
@@ -36,7 +37,7 @@ class CompileRknn:
     """Writes ``model.rknn``, and ``model.onnx`` beside it, in a worker process that holds the toolkit."""
 
     name = "rknn"
-    version = "2"
+    version = "3"
     accepts = frozenset({"onnx"})
     produces = "rknn"
     tolerance = _INTEGER
@@ -51,12 +52,15 @@ class CompileRknn:
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         """``Unsupported`` for what the toolkit does not read, ``ToolError`` is what it says."""
         model = canonicalize(load_model(source.path), NEWEST_OPSET)
-        write_gemms(model)
+        leave_out_layout(model)
+        write_products(model)
         move_zero_points(model)
         write_weight_steps(model)
         for spec in source.inputs:
             if spec.dtype != "float32":
-                raise Unsupported(f"the NPU takes float32, and this is {spec.dtype}", subject=f"input {spec.name}")
+                ways = ("--target onnxruntime",)
+                reason = f"the NPU takes float32, and this is {spec.dtype}"
+                raise Unsupported(reason, subject=f"input {spec.name}", ways_out=ways)
         made = save_model(model, workdir / GRAPH, f"{self.name} {self.version}", source.initial_state)
         path = workdir / "model.rknn"
         params = {"rknn": str(path), **build_parameters(made.path, self._build, made)}
