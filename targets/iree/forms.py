@@ -9,6 +9,7 @@ import onnx_ir as ir
 from convertkit.targets.forms.functions import expand_functions
 from convertkit.targets.forms.inverse_hyperbolics import write_asinh, write_atanh
 from convertkit.targets.forms.lp_norms import write_lp_normalization
+from convertkit.targets.forms.pads import write_wrapped
 from convertkit.targets.forms.remainders import write_infinite_divisors
 from convertkit.targets.forms.shifts import write_long_shifts
 from convertkit.targets.forms.transforms import write_transform
@@ -23,6 +24,7 @@ _FORMS: Mapping[str, Callable[[ir.Node], None]] = {
     "Atanh": write_atanh,
     "DFT": write_transform,
     "LpNormalization": write_lp_normalization,
+    "Pad": write_wrapped,
 }
 
 

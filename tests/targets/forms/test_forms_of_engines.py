@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import onnxruntime as ort
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from convertkit.targets.iree.forms import write_exact_forms
 from convertkit.targets.tvm.forms import write_forms
@@ -17,7 +17,10 @@ ROWS: dict[str, tuple[list[int], dict[str, object]]] = {
     "DFT": ([1, 6, 1], {}),
     "LpNormalization": ([4, 6], {"axis": 1, "p": 1}),
     "LpPool": ([1, 2, 7], {"kernel_shape": [3], "strides": [2], "p": 3}),
+    "Pad": ([4, 6], {"mode": "wrap"}),
 }
+STORED = {"Pad": np.array([1, 0, 2, -1])}
+"""The second input, where there is one."""
 
 
 OF_TVM = ("Atanh", "DFT", "LpNormalization")
@@ -30,7 +33,9 @@ def test_an_operator_is_written_as_others(write, operator):
     shape, attributes = ROWS[operator]
     ports = [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)]
     results = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
-    graph = helper.make_graph([helper.make_node(operator, ["x"], ["y"], "f", **attributes)], "g", ports, results)
+    stored = [numpy_helper.from_array(STORED[operator], "stored")] if operator in STORED else []
+    node = helper.make_node(operator, ["x", *(each.name for each in stored)], ["y"], "f", **attributes)
+    graph = helper.make_graph([node], "g", ports, results, stored)
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
     model = ir.from_proto(proto)
     write(model)
