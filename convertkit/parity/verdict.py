@@ -135,6 +135,12 @@ def _fault(diff: TensorDiff, worst: Departure, tolerance: Tolerance) -> str:
             f'output "{diff.name}" differs {where} by {faint.relative:.2e} of what it holds at {faint.place} of axis '
             f"{faint.axis}, too little to show beside {worst.diff.largest:.4g} elsewhere ({tolerance.reason})"
         )
+    if tolerance.same_integers and worst.diff.step and not worst.rough:
+        return (
+            f'output "{diff.name}" up to {worst.diff.max_abs / worst.diff.step:.1f} LSB off {where}, '
+            f"{worst.diff.changed:.1%} of its elements are other integers; allowed 1 LSB in {_CHANGED:.0%} of them, or "
+            f"what float64 tells that roundings move ({tolerance.reason})"
+        )
     measured = f'output "{diff.name}" max_abs {worst.diff.max_abs:.4g}, relative {worst.diff.relative:.2e} {where}'
     allowed = f"{tolerance.relative:.0e}" if tolerance.relative is not None else f"at least {tolerance.snr_db:g} dB"
     return f"{measured}, allowed {allowed} ({tolerance.reason})"

@@ -302,6 +302,18 @@ def test_a_single_integer_that_few_runs_missed_is_asked_for_thoroughly():
     assert not verdict(VARIED, moved, same, truth=lambda feed: few).passed
 
 
+def test_other_integers_are_told_by_what_they_were_held_to():
+    """By steps and how many differ: the bound in dB, which they may well keep, did not decide."""
+    same = Tolerance("the same integers", lsb=3.0, snr_db=20.0, same_integers=True)
+    moved = [np.array(each) for each in VARIED]
+    moved[2][1, 3] += 0.05
+    still = truth_of(VARIED[2].astype(np.float64), np.zeros_like(moved[2], np.float64))
+    (said,) = verdict(VARIED, moved, same, lsb=0.01, truth=lambda feed: still).failures
+    assert said.startswith('output "y" up to 5.0 LSB off on input 3, ')
+    assert "of its elements are other integers; allowed 1 LSB in 1% of them" in said
+    assert "dB" not in said
+
+
 def scores_behind_boxes(error=0.0):
     """Four coordinates of up to 640 and three scores of up to 1 for forty candidates, the scores off by a part."""
     rng = np.random.default_rng(11)
