@@ -77,7 +77,7 @@ def run(cases: Sequence[suite.Eligible], targets: Sequence[str] = TARGETS) -> It
         tolerances = suite.write(tuple(cases), Path(folder))
         for case in cases:
             params = {"folder": folder, "name": case.name, "targets": list(targets), **tolerances[case.name]}
-            params["flags"] = INTEGERS.get(targets[0], {})
+            params |= {"op": case.op, "flags": INTEGERS.get(targets[0], {})}
             try:
                 found = worker.call("case", params, {}, isolated=True).value
             except ConvertKitError as failure:
@@ -108,7 +108,9 @@ _INTEGER = """# ONNX operator conformance of the TITLE target
 Written by `make conformance-engine ENGINE=NAME`. Each case of
 `tests/conformance/eligible.json` goes through `convertkit export --target NAME` in int8, calibrated on its own data.
 What is delivered runs outside of the pipeline, on the suite's own data and on three more seeded inputs. *Right* keeps
-at least 20 dB of the suite's outputs and of ONNX Runtime's, and integers exactly. Verification refuses what is off by
+at least 20 dB of the suite's outputs and of ONNX Runtime's, and integers exactly that do not stand for rounded reals.
+*Disputed* are cases on which ONNX Runtime differs from the suite, and what is delivered gives its result. Verification
+refuses what is off by
 more than roundings."""
 _HOW = """What is delivered runs outside of the pipeline, on the suite's own
 data and on three more seeded inputs. It is compared with the suite's outputs and ONNX Runtime's, or with

@@ -63,3 +63,11 @@ def test_integers_are_asked_for_where_there_are_no_floats():
     page = board.page([board.Outcome("test_abs", "Abs", "right", "qnn", "")], ("qnn",))
     assert "in int8, calibrated on its own data" in page
     assert f"Of the suite's {len(suite.eligible())} cases 1 were run." in page
+
+
+@pytest.mark.parametrize(("rounded", "said"), [(True, ""), (False, "1 of 3 differ")])
+def test_integers_that_stand_for_rounded_numbers_keep_as_much(rounded, said):
+    wanted, found = ({"y": np.array([50, -2, last], np.int8)} for last in (40, 41))
+    assert compare.keeps_signal(found, wanted, rounded=rounded).reason == (f"y: {said}" if said else "")
+    wide = {"y": found["y"].astype(np.int16)}
+    assert "int16" in compare.keeps_signal(wide, wanted, rounded=rounded).reason
