@@ -90,7 +90,8 @@ def run(cases: Sequence[suite.Eligible], targets: Sequence[str] = TARGETS) -> It
 def environment() -> dict[str, str]:
     """Of the worker.  What an export sets is set from the start, so that its workers are forks of the templates."""
     path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
-    return {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "ORT_DISABLE_TELEMETRY": "1"}
+    set_later = {"ORT_DISABLE_TELEMETRY": "1", "KMP_DUPLICATE_LIB_OK": "True"}
+    return {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", **set_later}
 
 
 _WHOLE = """# ONNX operator conformance of the whole export

@@ -63,7 +63,8 @@ def test_what_a_worker_prints_is_in_its_own_log(templates):
         assert "heard once" not in other.log
 
 
-def test_every_worker_of_a_case_is_a_fork(monkeypatch, request, tmp_path):
+@pytest.mark.parametrize("target", ["mnn", "stablehlo", "qnn"])
+def test_every_worker_of_a_case_is_a_fork(monkeypatch, request, tmp_path, target):
     def told(launch):
         raise AssertionError(f"{launch.command} starts a process of its own")
 
@@ -72,9 +73,10 @@ def test_every_worker_of_a_case_is_a_fork(monkeypatch, request, tmp_path):
     monkeypatch.setattr(process, "launched", process.launched)
     command = command_service.Command()
     request.addfinalizer(command.templates.end)
-    command.prepare({"targets": ["mnn"]}, {})
+    command.prepare({"targets": [target]}, {})
     monkeypatch.setattr(warm, "launched", told)
     (case,) = [each for each in suite.eligible() if each.name == "test_mul_bcast"]
     limits = suite.write((case,), tmp_path)[case.name]
-    asked = {"folder": str(tmp_path), "name": case.name, "targets": ["mnn"], "flags": {}, **limits}
+    flags = command_board.INTEGERS.get(target, {})
+    asked = {"folder": str(tmp_path), "name": case.name, "targets": [target], "flags": flags, **limits}
     assert command.case(asked, {}).value["status"] == "right"

@@ -15,11 +15,12 @@ from pathlib import Path
 import template
 
 from convertkit.engines.environments import elsewhere
+from convertkit.targets.stablehlo import runner as stablehlo
+from convertkit.targets.tf_serving.stage import ENVIRONMENT as TENSORFLOW
 from convertkit.workers import process
 from convertkit.workers.elsewhere import Elsewhere
 from convertkit.workers.launching import Launch, Launched, launched
 
-_TF = {"TF_CPP_MIN_LOG_LEVEL": "3"}
 _WAIT_S = 120.0
 VARYING = frozenset({"PYTHONPATH"})
 """Variables that may be others in a template than in a worker."""
@@ -59,7 +60,7 @@ def starts(target: str) -> tuple[Start, ...]:
         return Start(lowering, "executorch.exir"), Start((f"{ours}.service",), "executorch.runtime")
     if target == "stablehlo":
         lowering = (f"{ours}.lowering",)
-        return Start(lowering, "tensorflow", _TF), Start((f"{ours}.running",), None, {"JAX_PLATFORMS": "cpu", **_TF})
+        return Start(lowering, "tensorflow", TENSORFLOW), Start((f"{ours}.running",), None, stablehlo.ENVIRONMENT)
     if target in ("iree", "tvm"):
         heavy = {"iree": ("iree.compiler.tools", "iree.runtime"), "tvm": ()}[target]
         return (Start((f"{ours}.service", *heavy), engine=target),)
