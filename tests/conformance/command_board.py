@@ -111,8 +111,7 @@ Written by `make conformance-engine ENGINE=NAME`. Each case of
 What is delivered runs outside of the pipeline, on the suite's own data and on three more seeded inputs. *Right* keeps
 at least 20 dB of the suite's outputs and of ONNX Runtime's, and integers exactly that do not stand for rounded reals.
 *Disputed* are cases on which ONNX Runtime differs from the suite, and what is delivered gives its result. Verification
-refuses what is off by
-more than roundings."""
+refuses what is off by more than roundings."""
 _HOW = """What is delivered runs outside of the pipeline, on the suite's own
 data and on three more seeded inputs. It is compared with the suite's outputs and ONNX Runtime's, or with
 those of ONNX's reference evaluator where ONNX Runtime does not load the case. *Disputed* are cases on which
