@@ -78,5 +78,5 @@ def test_every_worker_of_a_case_is_a_fork(monkeypatch, request, tmp_path, target
     (case,) = [each for each in suite.eligible() if each.name == "test_mul_bcast"]
     limits = suite.write((case,), tmp_path)[case.name]
     flags = command_board.INTEGERS.get(target, {})
-    asked = {"folder": str(tmp_path), "name": case.name, "targets": [target], "flags": flags, **limits}
+    asked = {"folder": str(tmp_path), "name": case.name, "op": case.op, "targets": [target], "flags": flags, **limits}
     assert command.case(asked, {}).value["status"] == "right"
