@@ -23,6 +23,7 @@ from convertkit.targets.onnxruntime.dynamic import make_dynamic
 from convertkit.targets.onnxruntime.exponentials import keep_small_exponentials
 from convertkit.targets.onnxruntime.foldable import make_foldable
 from convertkit.targets.onnxruntime.logarithms import widen_logarithms
+from convertkit.targets.onnxruntime.long_extremes import write_out_long_extremes
 from convertkit.targets.onnxruntime.mean_variance import write_out_mean_variance
 from convertkit.targets.onnxruntime.profile import costs_for
 from convertkit.targets.onnxruntime.sideways import lay_on_side
@@ -108,6 +109,7 @@ class DeliverOnnx:
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         model = load_own(source.path)
         lay_on_side(model)
+        write_out_long_extremes(model)
         if self._precision in ("int8", "w8"):
             make_dynamic(model, costs_for(self._devices, self._measured))
         if self._precision in ("int8", "w8", "w4"):

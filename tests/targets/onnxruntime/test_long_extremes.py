@@ -1,0 +1,63 @@
+"""The larger and the smaller of int64 numbers, which ONNX Runtime's kernels confuse on some processors."""
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime as ort
+import pytest
+
+import convertkit
+from convertkit.onnx.canonical import canonicalize
+from convertkit.targets.onnxruntime.long_extremes import write_out_long_extremes
+
+LOW, HIGH = -(2**32) - 7, 2**32 + 5
+CASES = {
+    "Max (x, z)": np.maximum,
+    "Min (x, z)": np.minimum,
+    "Max (x, z, w)": lambda x, z: np.maximum(np.maximum(x, z), x - z),
+    "Max (x)": lambda x, z: x,
+    "Clip (x, low, high)": lambda x, z: np.clip(x, LOW, HIGH),
+    "Clip (x, , high)": lambda x, z: np.minimum(x, HIGH),
+    "ReduceMax (x, last)": lambda x, z: x.max(1, keepdims=True),
+    "ReduceMin <keepdims = 0> (x, last)": lambda x, z: x.min(1),
+    "ReduceMax <keepdims = 0> (x)": lambda x, z: x.max(),
+}
+
+
+def model(call: str) -> onnx.ModelProto:
+    head = '<ir_version: 9, opset_import: ["" : 20]> g (int64[n,7] x, int64[7] z) => (int64[] y)'
+    stored = f"int64 low = {{{LOW}}}, int64 high = {{{HIGH}}}, int64[1] last = {{-1}}"
+    proto = onnx.parser.parse_model(f"{head} <{stored}> {{ w = Sub (x, z)  y = {call} }}")
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    used = {name for node in proto.graph.node for name in node.input} | set("w")
+    for each in [each for each in proto.graph.initializer if each.name not in used]:
+        proto.graph.initializer.remove(each)
+    return proto
+
+
+@pytest.mark.parametrize("call", CASES)
+def test_the_right_one_is_taken(call: str) -> None:
+    written = canonicalize(ir.from_proto(model(call)))
+    write_out_long_extremes(written)
+    proto = ir.to_proto(written)
+    assert not {node.op_type for node in proto.graph.node} & {"Max", "Min", "Clip", "ReduceMax", "ReduceMin"}
+    session, rng = ort.InferenceSession(proto.SerializeToString()), np.random.default_rng(0)
+    for bits in (31, 32, 33, 40, 61):
+        x, z = rng.integers(-(2**bits), 2**bits, (500, 7)), rng.integers(-(2**bits), 2**bits, 7)
+        (found,) = session.run(None, {"x": x, "z": z})
+        assert np.array_equal(found, CASES[call](x, z))
+
+
+def test_sizes_keep_their_operators() -> None:
+    text = '<ir_version: 9, opset_import: ["" : 20]> g (float[n,m] x) => (int64[] y) <int64 one = {1}>'
+    proto = onnx.parser.parse_model(f"{text} {{ s = Shape (x)  t = Add (s, one)  y = ReduceMax <keepdims = 0> (t) }}")
+    written = canonicalize(ir.from_proto(proto))
+    write_out_long_extremes(written)
+    assert "ReduceMax" in {node.op_type for node in written.graph}
+
+
+def test_an_export_has_it(tmp_path) -> None:
+    onnx.save(model("Max (x, z)"), tmp_path / "model.onnx")
+    made = convertkit.export(tmp_path / "model.onnx", "onnxruntime", output=tmp_path / "out")
+    x, z = np.full((1, 7), 2**33 + 1), np.full(7, 2**33 + 2**31 + 1)
+    assert np.array_equal(made.run({"x": x, "z": z})["y"], np.maximum(x, z))
