@@ -35,6 +35,7 @@ from convertkit.quantization.place.masks import marking_units, measurable
 from convertkit.quantization.place.place import Placement
 from convertkit.quantization.place.precision_assignment import choose_integer, with_float_end
 from convertkit.quantization.place.write import default_weight, input_scale
+from convertkit.quantization.prepare.look_ups import store_tables, tables_as_values
 from convertkit.quantization.prepare.norms import norms_as_convolutions
 from convertkit.quantization.prepare.norms_in_parts import norms_in_parts
 from convertkit.quantization.prepare.opset import INT16_OPSET, at_least
@@ -106,6 +107,7 @@ class Integers:
         if self._options.full_integer:
             pixels_as_integers(self._model)
             norms_in_parts(self._model, self._profile)
+            tables_as_values(self._model, self._profile)
         prepare(self._model)
         convolve_before_enlarging(self._model)
         norms_as_convolutions(self._model)
@@ -185,6 +187,7 @@ class Integers:
             quantize_recurrent(model)
         if self._profile.left_as_halves and not is_float:
             store_what_is_float(model)
+        store_tables(model)
         drop_unused(model.graph)
 
     def diagnosis(self) -> Mapping[str, object]:

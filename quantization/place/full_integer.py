@@ -11,6 +11,7 @@ from convertkit.onnx.origin import location
 from convertkit.profile import STAYS_FLOAT, QuantProfile
 from convertkit.quantization.graph.kinds import node_kinds
 from convertkit.quantization.graph.units import Unit, is_constant, is_float
+from convertkit.quantization.prepare.look_ups import is_table
 
 CLAMPS = frozenset({"Relu", "Clip"})
 """What computes on the sums of the operator in front of it."""
@@ -23,6 +24,8 @@ def refuse_float(
     """Raise ``Unsupported`` for the first unit that stays float; ``marking`` are those of stand-ins for infinity."""
     for unit in units:
         if unit in integer or not any(value.dtype == ir.DataType.FLOAT for value in unit.node.outputs):
+            continue
+        if is_table(unit.node):
             continue
         reason = f"{profile.name} has no integer kernel for it"
         if unit.rule is not None and unit.name in marking:

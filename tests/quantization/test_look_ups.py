@@ -1,0 +1,41 @@
+"""Tables that a Gather looks up become integers with ``--full-integer``."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from tests.quantization.models import model_of
+
+ROWS, WIDTH, PLACES = 60, 16, 6
+
+
+def embedding(rng):
+    nodes = [
+        helper.make_node("Cast", ["x"], ["places"], "cast", to=7),
+        helper.make_node("Gather", ["table", "places"], ["rows"], "embedding"),
+        helper.make_node("Transpose", ["rows"], ["y"], "transpose", perm=[0, 2, 1]),
+    ]
+    table = rng.normal(size=(ROWS, WIDTH)).astype("f4")
+    table[ROWS // 2 :] *= 3  # rows that the data does not hold are larger
+    return model_of(nodes, {"table": table}, {"x": [1, PLACES]}, {"y": [1, WIDTH, PLACES]})
+
+
+@pytest.mark.parametrize("target", ["tflite", "qnn"])
+def test_rows_that_no_sample_has_are_in_range(quantized, target) -> None:
+    rng = np.random.default_rng(0)
+    seen, unseen = rng.integers(0, ROWS // 2, (24, PLACES)), rng.integers(ROWS // 2, ROWS, (24, PLACES))
+    result = quantized(embedding(rng), seen.astype("f4"), target=target, full_integer=True)
+    (look_up,) = [node for node in result.graph.node if node.op_type == "Gather"]
+    made = {name: node for node in result.graph.node for name in node.output}
+    assert made[look_up.input[0]].op_type == "DequantizeLinear"
+    assert result.constants()[made[look_up.input[0]].input[0]].shape == (ROWS, WIDTH)
+    assert "Identity" not in result.operators()
+    assert result.snr_db(unseen.astype("f4")) > 25
+
+
+def test_without_the_flag_the_rows_have_scales_of_their_own(quantized) -> None:
+    rng = np.random.default_rng(0)
+    data = rng.integers(0, ROWS, (24, PLACES)).astype("f4")
+    assert "Identity" not in quantized(embedding(rng), data, without_costs=True).operators()
