@@ -178,6 +178,8 @@ def _takes(node: ir.Node, rule: OpRule) -> bool:
     data = [value for index, value in inputs.items() if rule.data is None or index in rule.data]
     if node.op_type in ("Clip", "Relu") and not _constant_limits(node):
         return False
+    if node.op_type == "AveragePool" and any(step != 1 for step in node.attributes.get_ints("dilations", ())):
+        return False  # ONNX Runtime fuses integers around it into a kernel that it does not have
     return all(is_float(value) for value in data if value is not None) and any(map(is_float, node.outputs))
 
 

@@ -67,3 +67,12 @@ def test_integers_around_a_dilated_average_are_delivered(tmp_path: Path) -> None
     result = convertkit.export(source, "tflite", int8=True, full_integer=True, calib={"x": X}, output=tmp_path / "out")
     assert result.report["passed"]
     assert {each["kind"] for each in result.report["operators"]} >= {"CONV_2D", "DEPTHWISE_CONV_2D"}
+
+
+@pytest.mark.parametrize(
+    "attributes", [{"pads": [1] * 4}, {"ceil_mode": 1}], ids=["pads that are left out", "ceil_mode"]
+)
+def test_a_dilated_average_that_stays_is_float_between_integers(quantized, attributes: dict[str, object]) -> None:
+    result = quantized(averaged(dilations=[2, 2], **attributes), X, target="onnxruntime", without_costs=True)
+    assert "QuantizeLinear" not in {node.op_type for node in result.graph.node}
+    assert result.snr_db(X) > 100
