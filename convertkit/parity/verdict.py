@@ -136,8 +136,9 @@ def _fault(diff: TensorDiff, worst: Departure, tolerance: Tolerance) -> str:
             f"{faint.axis}, too little to show beside {worst.diff.largest:.4g} elsewhere ({tolerance.reason})"
         )
     if tolerance.same_integers and worst.diff.step and not worst.rough:
+        steps = worst.diff.max_abs / worst.diff.step
         return (
-            f'output "{diff.name}" up to {worst.diff.max_abs / worst.diff.step:.1f} LSB off {where}, '
+            f'output "{diff.name}" max_abs {worst.diff.max_abs:.4g}, {steps:.1f} LSB, {where}; '
             f"{worst.diff.changed:.1%} of its elements are other integers; allowed 1 LSB in {_CHANGED:.0%} of them, or "
             f"what float64 tells that roundings move ({tolerance.reason})"
         )

@@ -309,7 +309,7 @@ def test_other_integers_are_told_by_what_they_were_held_to():
     moved[2][1, 3] += 0.05
     still = truth_of(VARIED[2].astype(np.float64), np.zeros_like(moved[2], np.float64))
     (said,) = verdict(VARIED, moved, same, lsb=0.01, truth=lambda feed: still).failures
-    assert said.startswith('output "y" up to 5.0 LSB off on input 3, ')
+    assert said.startswith('output "y" max_abs 0.05, 5.0 LSB, on input 3; ')
     assert "of its elements are other integers; allowed 1 LSB in 1% of them" in said
     assert "dB" not in said
 
