@@ -14,6 +14,9 @@ from convertkit.onnx.edit import add_constant, inserted
 from convertkit.profile import QuantProfile
 from convertkit.quantization.graph.units import constant, is_constant, is_float
 
+_TABLE = "convertkit.table"
+"""Key in the ``metadata_props`` of an Identity that stands for a table."""
+
 
 def tables_as_values(model: ir.Model, profile: QuantProfile) -> None:
     """Put an Identity behind every such table, in place, where ``profile`` looks up integers."""
@@ -24,13 +27,13 @@ def tables_as_values(model: ir.Model, profile: QuantProfile) -> None:
         if table is not None and is_constant(table) and is_float(table):
             made = inserted(node, "Identity", [table], table)
             made.name = made.outputs[0].name = f"{node.outputs[0].name}/table"
+            made.metadata_props[_TABLE] = ""
             node.replace_input_with(0, made.outputs[0])
 
 
 def is_table(node: ir.Node) -> bool:
-    """Whether a node stands for a table."""
-    value = node.inputs[0] if node.op_type == "Identity" and not node.domain else None
-    return value is not None and is_constant(value)
+    """Whether a node stands for a table; an Identity of a constant that the model had itself does not."""
+    return node.op_type == "Identity" and _TABLE in node.metadata_props
 
 
 def store_tables(model: ir.Model) -> None:

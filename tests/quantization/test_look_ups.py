@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 from onnx import helper
 
+from convertkit.quantization.prepare.look_ups import store_tables
 from tests.quantization.models import model_of
 
 ROWS, WIDTH, PLACES = 60, 16, 6
@@ -39,3 +41,12 @@ def test_without_the_flag_the_rows_have_scales_of_their_own(quantized) -> None:
     rng = np.random.default_rng(0)
     data = rng.integers(0, ROWS, (24, PLACES)).astype("f4")
     assert "Identity" not in quantized(embedding(rng), data, without_costs=True).operators()
+
+
+def test_a_constant_that_is_an_output_stays_one() -> None:
+    """The Identity is the model's own and stands for no table."""
+    copies = helper.make_node("Identity", ["anchors"], ["a"], "copy")
+    model = ir.from_proto(model_of([copies], {"anchors": np.ones((3, 2), "f4")}, {}, {"a": [3, 2]}))
+    store_tables(model)
+    assert [node.op_type for node in model.graph] == ["Identity"]
+    assert [each.name for each in model.graph.outputs] == ["a"]

@@ -267,7 +267,7 @@ SLOW: dict[tuple[str, str], Rule] = {
     ("", "Softmax"): _fixed(1 / 256, -128),
     ("", "LogSoftmax"): _fixed(16 / 256, 127),
     ("", "HardSwish"): _bytes,
-    ("", "PRelu"): _arithmetic,
+    ("", "PRelu"): lambda qdq: _bytes(qdq) and _arithmetic(qdq),
     ("", "ReduceSum"): _reduction,
     ("", "MatMul"): _product,
     (OWN, "BatchMatMul"): _product,
