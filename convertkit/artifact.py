@@ -46,7 +46,8 @@ class TensorSpec:
     ``ranked`` marks an output behind a choice of best candidates, whose order near ties is rounding's, ``clamped`` one
     that ends in Clip, Relu, Min or Max, so that its limits are exact, ``discrete`` floats that stand for choices (of
     OneHot, Sign, a Cast of integers) and ``fixed`` one that no input's values reach.  ``rising`` marks an input whose
-    values begin at 0 and do not fall, such as places at which something begins.  ``classes`` is how many places the
+    values begin at 0 and do not fall, such as places at which something begins.  ``by_example`` says that
+    ``value_range`` is that of an example: the model may take others.  ``classes`` is how many places the
     integers of an output choose among, behind ArgMax or TopK; None for any other.  ``kept`` marks state that the
     artifact holds between calls by itself: an app neither gives nor gets it.  ``labels`` are the words that a
     classifier of text gives: an artifact of numbers gives their places in this list.
@@ -64,6 +65,7 @@ class TensorSpec:
     discrete: bool = False
     fixed: bool = False
     rising: bool = False
+    by_example: bool = False
     classes: int | None = None
     kept: bool = False
     labels: tuple[str, ...] = ()

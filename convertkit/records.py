@@ -91,11 +91,13 @@ class Bound:
     lossy: Tolerance | None = None
     noise_db: float | None = None
     """The lowest SNR of the outputs after the lossy step, in dB."""
+    short_integers: bool = False
 
     def after(self, step: Tolerance) -> Bound:
         if step.lossy:
             return replace(self, lossy=step)
-        return replace(self, relative=self.relative + (step.relative or 0.0))
+        short = self.short_integers or step.short_integers
+        return replace(self, relative=self.relative + (step.relative or 0.0), short_integers=short)
 
     def measured(self, step: Tolerance, versus_source: ParityReport) -> Bound:
         """The bound once a lossy step's noise is known."""
@@ -123,7 +125,8 @@ class Bound:
             return self.lossy
         if step.relative is None:
             return step
-        return replace(step, relative=self.relative, reason="the sum of what the steps so far may differ")
+        reason = "the sum of what the steps so far may differ"
+        return replace(step, relative=self.relative, reason=reason, short_integers=self.short_integers)
 
 
 @dataclass(frozen=True, slots=True)

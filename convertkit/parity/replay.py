@@ -12,6 +12,7 @@ from convertkit.errors import ParityError, SourceError, ToolError, Unsupported
 from convertkit.parity.candidates import choose_among_ties
 from convertkit.parity.compare import DiffAccumulator, Power
 from convertkit.parity.faint import LOOSER, explained_slices
+from convertkit.parity.far_integers import is_far, where_roundings_decide
 from convertkit.parity.near_ties import own_roundings
 from convertkit.parity.ranking import in_place
 from convertkit.parity.truth import AskTruth, Truth, explanation, leaves_a_limit, moves_as_many
@@ -153,8 +154,11 @@ def _compared(
     powers = Power(discrete=traits.discrete), Power(discrete=traits.discrete)
     signal = 0.0
     departures = []
+    rounds = tolerance.snr_db is not None or tolerance.lsb is not None or tolerance.short_integers
     for place, (reference, output) in enumerate(pairs):
         is_usual = place < before.usual
+        if rounds and not is_usual and is_far(before.edges[place - before.usual]):
+            continue
         diff = (usual if is_usual else edges).add(reference, output)
         signal = max(signal, diff.signal) if is_usual else signal
         for power in powers if is_usual else powers[1:]:
@@ -217,6 +221,8 @@ def _explained(
                 explained = _told(each, before, output, tolerance, told[each.place], picked=picked)
             if not explained and picked:
                 explained = _tied(before.outputs[each.place], results[each.place], ranked, tolerance, told[each.place])
+            if not explained and not each.diff.mismatch and is_far(each.feed):
+                explained = where_roundings_decide(told[each.place], each.output)
         judged.append(replace(each, explained=explained))
     return judged
 

@@ -18,6 +18,8 @@ class Tolerance:
     they have no scale, are held against the model's float64 twin, and against the looser bounds where it has none.
     ``near_ties`` says that the step's integer kernels round their own way what lies within that part of a step from a
     tie: an edge input beyond the bound in dB is held against what such roundings do to the model.
+    ``short_integers`` says that the runtime holds fewer digits of integers than the graph, which the step's notes
+    tell: integers far from zero are not compared.
     ``lossy`` marks steps that change
     numerics on purpose: from there on, the comparison with the source uses this tolerance.
     """
@@ -31,6 +33,7 @@ class Tolerance:
     lossy: bool = False
     same_integers: bool = False
     near_ties: float = 0.0
+    short_integers: bool = False
 
 
 EXACT = Tolerance("the step only moves data", relative=0.0)

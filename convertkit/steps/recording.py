@@ -8,9 +8,10 @@ from typing import Protocol
 from convertkit import plugins
 from convertkit.artifact import Artifact, TensorSpec
 from convertkit.errors import ConvertKitError, SourceError, ToolError, WorkerError
-from convertkit.onnx.index_bounds import with_index_bounds
+from convertkit.onnx.index_bounds import held_inputs, with_index_bounds
 from convertkit.onnx.input_domains import with_domains
 from convertkit.parity.between import with_between
+from convertkit.parity.far_integers import with_far_integers
 from convertkit.parity.feeds import ProofInputs, is_brief, proof_inputs, with_edges
 from convertkit.parity.flags import is_finite, with_flags, without_empty_masks
 from convertkit.parity.free_sizes import attempts
@@ -86,7 +87,16 @@ class Recorder:
             if self._calibration is None and (flagged := with_flags(recording, runner)) is not recording:
                 edges = with_edges(self._drawn, flagged.feeds[: flagged.usual], brief=self._brief)
                 recording = self._run(runner, edges)
-            return with_between(without_empty_masks(recording), runner)
+            found = with_between(without_empty_masks(recording), runner)
+            if self._calibration is not None:
+                return found
+            return with_far_integers(found, self._open(), runner, brief=self._brief)
+
+    def _open(self) -> Sequence[TensorSpec]:
+        """Inputs of whose values neither the user nor the graph tells a bound."""
+        untold = [spec for spec in self._inputs if spec.value_range is None or spec.by_example]
+        held = held_inputs(self._artifact, untold)
+        return [spec for spec in untold if spec.name not in held]
 
     def _run(self, runner: Runner, inputs: ProofInputs) -> Recording:
         title = f"{self._artifact.format} (source)"

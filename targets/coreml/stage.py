@@ -94,7 +94,7 @@ class CompileCoreML:
         raised = [RAISED] if self._choices.version > asked.version else []
         notes = [*told["notes"], *raised, *unkept]
         self.diagnosis = {"notes": notes} if notes else None
-        float32 = float32_tolerance(load_own(source.path))
+        float32 = replace(float32_tolerance(load_own(source.path)), short_integers=bool(told["notes"]))
         self._tolerance = _INTEGER if told["quantized"] else _HALF if told["halves"] else float32
         made = Artifact(
             path,

@@ -68,7 +68,7 @@ class WriteIr:
         make_unsigned(model, signed=products_of_activations(model))
         fold_zero_points(model)
         drop_zero_points(model)
-        self.tolerance = _tolerance(model)
+        self.tolerance = _tolerance(model, short_integers=bool(notes))
         path = workdir / "model.xml"
         with tempfile.TemporaryDirectory(prefix="convertkit-openvino-") as place:
             onnx = Path(place) / "model.onnx"
@@ -100,8 +100,10 @@ def drop_zero_points(model: ir.Model) -> int:
     return dropped
 
 
-def _tolerance(model: ir.Model) -> Tolerance:
-    return _INTEGER_KERNELS if any(n.op_type == "QuantizeLinear" for n in model.graph.all_nodes()) else FLOAT32
+def _tolerance(model: ir.Model, *, short_integers: bool) -> Tolerance:
+    if any(node.op_type == "QuantizeLinear" for node in model.graph.all_nodes()):
+        return _INTEGER_KERNELS
+    return replace(FLOAT32, short_integers=short_integers)
 
 
 def _names(model: ir.Model) -> Iterator[str]:

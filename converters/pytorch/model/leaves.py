@@ -46,7 +46,10 @@ class Leaf:
     def spec(self) -> TensorSpec:
         """The same as an artifact's input; bfloat16, which no runtime takes from numpy, is float32 there."""
         dtype = "float32" if self.dtype == "bfloat16" else self.dtype
-        return TensorSpec(self.name, self.shape, dtype, value_range=self.value_range, rising=self.rising)
+        example = self.value_range is not None and not (self.told or self.scalar)
+        return TensorSpec(
+            self.name, self.shape, dtype, value_range=self.value_range, rising=self.rising, by_example=example
+        )
 
     def with_dims(self, sizes: Mapping[str, int]) -> Leaf:
         """The leaf with the named dimensions in ``sizes`` fixed."""
