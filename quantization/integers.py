@@ -31,6 +31,7 @@ from convertkit.quantization.place.exact_float import exact_in_float
 from convertkit.quantization.place.full_integer import refuse_float
 from convertkit.quantization.place.graph_cost import exact_choices, is_float_faster
 from convertkit.quantization.place.graph_io import quantize_ends
+from convertkit.quantization.place.joins import uneven_joins
 from convertkit.quantization.place.masks import marking_units, measurable
 from convertkit.quantization.place.place import Placement
 from convertkit.quantization.place.precision_assignment import choose_integer, with_float_end
@@ -123,18 +124,19 @@ class Integers:
             self._model, moved = equalized(self._model, plan, self._profile, self._held_out, self._state)
             units = find_units(self._model.graph, self._profile)
         statistics = self._observed(units, self._measured)
-        plan = replace(plan, integer=self._integer(units, marking_units(units, statistics)))
+        uneven = self._uneven(units, statistics)
+        marking = marking_units(units, statistics) | uneven
+        plan = replace(plan, integer=self._integer(units, marking))
         flats = flat_values(self._model.graph)
         ranges = Ranges(statistics, self._profile, flats)
         trials = Trials(self._model, ranges, self._held_out, self._state)
-        marking = marking_units(units, statistics)
         plan = self._in_float(units, self._most_exact(units, plan, trials, marking), marking)
         if method == "auto" and "ranges" in self._passes:
             plan = self._with_ranges(units, plan, trials, ranges)
         plan, tuned = self._tuned(units, plan, trials, ranges)
         loop = Loop(units, ranges, self._options, trials, self._progress)
         outcome = loop.run(plan) if "loop" in self._passes else loop.as_is(plan)
-        outcome = loop.with_stored_weights(outcome, self._able(units, outcome.plan, marking_units(units, statistics)))
+        outcome = loop.with_stored_weights(outcome, self._able(units, outcome.plan, marking))
         better = self._better_stored(trials)
         if outcome.plan.stored and (plan := better(outcome.plan)) is not outcome.plan:
             outcome = replace(outcome, plan=plan, score=trials.score(plan))
@@ -149,7 +151,7 @@ class Integers:
         merge_samples(statistics, self._observed(units, self._held_out))
         placement = apply(self._model, outcome.plan, Ranges(statistics, self._profile, flats))
         finish(self._model, outcome.plan)
-        told = describe(units, placement, statistics, outcome, tuned, flats)
+        told = describe(units, placement, statistics, outcome, tuned, flats, uneven)
         self._diagnosis = {
             **effect(self._model, self._options.precision, self._profile),
             "held_out": held_out(quality, is_all=self._held_out_is_all),
@@ -208,6 +210,11 @@ class Integers:
             return trials
         feeds = (*self._held_out, *itertools.islice(self._measured, more))
         return Trials(self._model, ranges, feeds, self._state)
+
+    def _uneven(self, units: tuple[Unit, ...], statistics: Mapping[str, Statistics]) -> frozenset[str]:
+        """Names of the joins that stay float, where floats leave the model and nothing insists on integers."""
+        real = self._options.io_dtype == "float32" and not self._options.full_integer
+        return uneven_joins(units, statistics, self._profile) if real else frozenset()
 
     def _integer(self, units: tuple[Unit, ...], marking: frozenset[str]) -> frozenset[str]:
         """Names of the units that compute in integers; ``Unsupported`` where all of them should and one cannot."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from convertkit.quantization.weights.tune import Tuned
 
 _BARS = 64
 _WORST = 10
+UNEVEN = "it joins parts of unlike ranges at the model's end, of which one scale would leave a few values"
 
 
 def describe(
@@ -26,13 +27,15 @@ def describe(
     outcome: Outcome,
     tuned: Mapping[str, Tuned],
     flats: Mapping[str, Flat],
+    uneven: Collection[str] = (),
 ) -> Mapping[str, object]:
     """The diagnosis of one quantization.
 
     ``tensors``: name, node and location, measured and quantized range, scale, zero point, dtype,
     method, SNR in dB, histogram (64 bars over the measured range).  ``worst``: the ten names with the
     least SNR.  ``score``: what the search went by; ``curve``: points of the trade-off.  ``float``: nodes
-    that stay float and why.  ``layers``: tuned weights, with the layer's SNR before and after.
+    that stay float and why, ``uneven`` joins among them.  ``layers``: tuned weights, with the layer's SNR before and
+    after.
     """
     makers = {str(value.name): unit for unit in units for value in unit.outputs}
     tensors = [
@@ -50,7 +53,7 @@ def describe(
         "tensors": tensors,
         "worst": [name for _, name in ranked[:_WORST]],
         "curve": _curve(outcome),
-        "float": {**unassigned, **outcome.kept},
+        "float": {**unassigned, **dict.fromkeys(sorted(uneven), UNEVEN), **outcome.kept},
         "layers": layers(tuned),
         "bias_corrected": sorted(outcome.plan.shifts),
     }

@@ -11,6 +11,7 @@ from onnx import helper
 from convertkit.onnx.canonical import canonicalize
 from convertkit.quantization.graph.units import find_units
 from convertkit.quantization.prepare.prepare import prepare
+from convertkit.quantization.report import UNEVEN
 from convertkit.quantization.weights.integers import quantize_weight
 from convertkit.quantization.weights.patches import Moments, has_rows, moments, weight_rows
 from convertkit.quantization.weights.rounding import compensated, descended, layer_snr_db
@@ -155,8 +156,8 @@ def test_every_method_works_and_auto_is_not_worse_than_the_worst(quantized) -> N
 
 
 @pytest.mark.parametrize("target", ["tflite", "onnxruntime"])
-def test_the_loop_finds_what_breaks_a_detector(quantized, target: str) -> None:
-    """Over all cells: naive integers lose more than 20 points of accuracy, the loop ends less than one below float."""
+def test_what_breaks_a_detector_stays_float(quantized, target: str) -> None:
+    """Over all cells: naive integers lose more than 20 points of accuracy, what is made less than one."""
     test = images(120, 9)
 
     def points(result) -> tuple[float, float]:
@@ -171,11 +172,9 @@ def test_the_loop_finds_what_breaks_a_detector(quantized, target: str) -> None:
     assert naive < real - 20
     assert points(repaired)[1] >= real - 1
     kept = repaired.stage.diagnosis["float"]
+    assert kept["join"] == UNEVEN
     # Beside it only what is as fast in float.
-    assert {"join"} <= {name for name, why in kept.items() if why.startswith("float wins")} <= {"join", "stem"}
-    curve = repaired.stage.diagnosis["curve"]
-    assert curve[-1]["snr_db"] > curve[0]["snr_db"] + 10
-    assert curve[-1]["cost_ns"] < 1.1 * curve[0]["cost_ns"]
+    assert {name for name, why in kept.items() if why.startswith("float wins")} <= {"stem"}
 
 
 def drawn(scores: np.ndarray) -> np.ndarray:
