@@ -30,7 +30,7 @@ SIDES = {
         resnet18d mobilenetv5_base""",
     96: "inception_resnet_v2 inception_v3 inception_v4 nasnetalarge pnasnet5large",
     224: """efficientformer_l1 efficientformerv2_s0 efficientvit_m0 convit_tiny visformer_tiny tnt_s_legacy_patch16_224
-        pit_ti_distilled_224 vit_tiny_r_s16_p8_224""",
+        pit_ti_distilled_224 vit_tiny_r_s16_p8_224 tiny_vit_5m_224""",
 }
 """Models that take any size, by the side of their picture, or that take one."""
 SIZED = {
@@ -38,7 +38,7 @@ SIZED = {
         deit3_small_patch16_224 beit_base_patch16_224 beitv2_base_patch16_224 cait_xxs24_224 coat_lite_tiny coat_tiny
         crossvit_tiny_240 eva02_tiny_patch14_224 gmlp_ti16_224 mixer_s32_224 resmlp_12_224 gmixer_12_224
         levit_128s levit_conv_128s mvitv2_tiny swin_tiny_patch4_window7_224 swinv2_tiny_window8_256
-        swinv2_cr_tiny_224 tiny_vit_5m_224 twins_pcpvt_small twins_svt_small vitamin_small_224
+        swinv2_cr_tiny_224 twins_pcpvt_small twins_svt_small vitamin_small_224
         vit_relpos_small_patch16_224 vit_srelpos_small_patch16_224 xcit_nano_12_p16_224 volo_d1_224
         nest_tiny hiera_tiny_224 test_coatnet test_maxvit davit_tiny gcvit_xxtiny samvit_base_patch16
         vit_base_patch16_rope_224 vit_pe_core_tiny_patch16_384 naflexvit_base_patch16_gap vit_xsmall_patch16_clip_224
