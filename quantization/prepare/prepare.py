@@ -60,12 +60,14 @@ def _clamp_before_pooling(node: ir.Node) -> None:
 def _weigh_dilated_average(graph: ir.Graph, node: ir.Node) -> None:
     """An AveragePool with dilations as a depthwise Conv: ONNX Runtime has no integer kernel of it and still fuses one.
 
-    What counts the elements of each window apart (padding that is left out, ``ceil_mode``) stays.
+    What counts the elements of each window apart (padding that is left out, ``ceil_mode``) stays, as does what is
+    padded by a size that only the running model knows: a Conv with dilations is not.
     """
     data, dilations = node.inputs[0], node.attributes.get_ints("dilations", ())
     if node.op_type != "AveragePool" or all(step == 1 for step in dilations) or data is None or data.shape is None:
         return
     padded = any(node.attributes.get_ints("pads", ())) and node.attributes.get_int("count_include_pad", 0) == 0
+    padded |= node.attributes.get_string("auto_pad", "").startswith("SAME")  # of a size that is not known
     channels = data.shape[1]
     if padded or node.attributes.get_int("ceil_mode", 0) != 0 or not isinstance(channels, int) or not is_float(data):
         return

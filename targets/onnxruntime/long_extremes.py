@@ -72,6 +72,8 @@ def _write_reduction(node: ir.Node) -> None:
         return
     place, found = Place(node), x
     for axis in axes:
+        if not isinstance(sizes[axis], int):
+            found = _never_empty(place, found, axis, node.op_type)
         sizes = tuple(1 if each == axis else size for each, size in enumerate(sizes))
         index = place.op(_PLACE_OF[node.op_type], found, axis=axis, keepdims=1, shape=sizes)
         found = place.op("GatherElements", found, index, axis=axis, shape=sizes)
@@ -79,6 +81,15 @@ def _write_reduction(node: ir.Node) -> None:
         left = [size for axis, size in enumerate(sizes) if axis not in axes]
         found = place.op("Squeeze", found, place.constant(np.array(axes, np.int64)), shape=left)
     place.becomes(found)
+
+
+def _never_empty(place: Place, x: ir.Value, axis: int, operator: str) -> ir.Value:
+    """``x`` and one element more along an axis: what the reduction of none gives; ArgMax of none fails."""
+    limits = np.iinfo(np.int64)
+    rest = place.constant(np.array(limits.min if operator == "ReduceMax" else limits.max, np.int64))
+    found = place.op("Pad", x, place.constant(np.array([0, 1], np.int64)), rest, place.constant(np.array([axis])))
+    found.shape = None
+    return found
 
 
 def _axes(node: ir.Node, rank: int) -> tuple[int, ...] | None:

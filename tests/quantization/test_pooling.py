@@ -55,6 +55,15 @@ def test_another_average_stays(attributes: dict[str, object]) -> None:
     assert [node.op_type for node in changed.graph] == ["AveragePool"]
 
 
+def test_an_average_padded_by_an_unknown_size_stays() -> None:
+    """A Conv that pads by the size takes no dilations."""
+    model = averaged(dilations=[2, 2], auto_pad="SAME_UPPER", count_include_pad=1)
+    model.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "H"
+    changed = ir.from_proto(model)
+    prepare(changed)
+    assert [node.op_type for node in changed.graph] == ["AveragePool"]
+
+
 def test_integers_around_a_dilated_average_are_delivered(tmp_path: Path) -> None:
     weight = np.random.default_rng(1).standard_normal((8, 8, 3, 3)).astype(np.float32) / 6
     nodes = [

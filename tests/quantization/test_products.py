@@ -28,6 +28,9 @@ CASES = {
     "row": ("x w b", {**STORED, "b": f(COLUMNS)}, {"transB": 1}, "Gemm"),
     "one bias": ("x w b", {**STORED, "b": f(1, 1)}, {"transB": 1, "beta": 2.0}, "Gemm"),
     "row with factors": ("x w b", {"w": f(INNER, COLUMNS), "b": f(1, COLUMNS)}, {"alpha": 0.5, "beta": 2.0}, "Gemm"),
+    "row, stored as it is needed, with factors": (
+        "x w b", {**STORED, "b": f(COLUMNS)}, {"transB": 1, "alpha": 0.5, "beta": 2.0}, "Gemm"
+    ),
     "column": ("x w b", {**STORED, "b": f(ROWS, 1)}, {"transB": 1, "beta": 2.0}, "Gemm Add"),
     "matrix": ("x w b", {**STORED, "b": f(ROWS, COLUMNS)}, {"transB": 1}, "Gemm Add"),
     "computed bias": ("x w c", STORED, {"transB": 1, "beta": 0.5}, "Gemm Mul Add"),

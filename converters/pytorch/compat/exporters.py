@@ -133,14 +133,19 @@ def text(value: Any) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def floor_quotient(g: Any, x: Any, y: Any) -> Any:
-    """The exporter's own form of ``aten::div`` that rounds down."""
-    return symbolic_opset9._floor_divide(g, x, y)
-
-
 def remainder(g: Any, x: Any, y: Any) -> Any:
     """The exporter's own form of ``aten::remainder``."""
     return symbolic_opset11.remainder(g, x, y)
+
+
+def rest(g: Any, x: Any, y: Any) -> Any:
+    """The exporter's own form of ``aten::fmod``."""
+    return symbolic_opset10.fmod(g, x, y)
+
+
+def cast(g: Any, value: Any, to: torch.dtype) -> Any:
+    """A value of the graph as elements of another type."""
+    return g.op("Cast", value, to_i=_type_utils.JitScalarType.from_dtype(to).onnx_type())
 
 
 def quotient(g: Any, *arguments: Any) -> Any:

@@ -40,9 +40,12 @@ def returns_a_view(overload: Any) -> bool:
 
 
 def without_writing(target: Any) -> Any:
-    """The overload that a program without operators in place has: that of ``aten::clamp`` for ``aten::clamp_``."""
+    """The overload that a program without operators in place has: that of ``aten::clamp`` for ``aten::clamp_``.
+
+    ``aten::floor_divide_.Tensor`` becomes ``aten::floor_divide``, which has no overload of that name.
+    """
     if not is_overload(target) or not changes_an_argument(target):
         return target
     namespace, _, name = name_of(target).partition("::")
     packet = getattr(getattr(torch.ops, namespace), name.removesuffix("_"), None)
-    return getattr(packet, target._overloadname, target)
+    return getattr(packet, target._overloadname, None) or getattr(packet, "default", target)

@@ -11,42 +11,70 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 _ATEN = torch.ops.aten
 _EXACT = (torch.float32, torch.float64)
+_HALVES = (torch.float16, torch.bfloat16)
 
 
 def remainder(x: Any, y: Any) -> Any:
     """``aten::remainder``, with the sign of ``y``."""
-    if not _is_inexact(x, y):
+    dtype = torch.result_type(x, y)
+    if dtype not in _EXACT or not _is_inexact(y):
         return NotImplemented
+    away = y
+    x, y = _tensor(x, dtype), _tensor(y, dtype)
     rest = torch.fmod(x, y)
-    return torch.where(_points_away(rest, y), rest + y, rest)
+    return torch.where(_points_away(rest, away), rest + y, rest)
 
 
 def floor_quotient(x: Any, y: Any, *, rounding_mode: str | None = "floor") -> Any:
-    """``aten::floor_divide``, and ``aten::div`` with that mode."""
-    if rounding_mode != "floor" or not _is_inexact(x, y):
+    """``aten::floor_divide``, and ``aten::div`` with that mode; torch computes halves in float32."""
+    dtype = torch.result_type(x, y)
+    if rounding_mode != "floor":
         return NotImplemented
+    if not isinstance(x, Tensor) and not dtype.is_floating_point:
+        return torch.floor_divide(torch.full((), x, dtype=dtype), y)
+    if dtype not in (*_EXACT, *_HALVES) or not _is_inexact(y):
+        return NotImplemented
+    wide = torch.float32 if dtype in _HALVES else dtype
+    divisor = y
+    x, y = _tensor(x, wide), _tensor(y, wide)
     rest = torch.fmod(x, y)
     whole = (x - rest) / y
-    found = torch.round(torch.where(_points_away(rest, y), whole - 1, whole))
-    return torch.where(y == 0, x / y, found) if isinstance(y, Tensor) else found
+    found = torch.round(torch.where(_points_away(rest, divisor), whole - 1, whole))
+    found = torch.where(y == 0, x / y, found) if isinstance(divisor, Tensor) else found
+    return found.to(dtype)
 
 
 def rounds(node: Any) -> bool:
-    """Whether a node's quotient of floats may be rounded before it is rounded down."""
-    given = [each.meta["val"] if hasattr(each, "meta") else each for each in node.args[:2]]
-    return node.kwargs.get("rounding_mode", "floor") == "floor" and _is_inexact(*given)
-
-
-def _is_inexact(x: Any, y: Any) -> bool:
-    """A quotient by a power of two is exact, and one by 0 nobody means."""
-    if not isinstance(x, Tensor) or torch.result_type(x, y) not in _EXACT:
+    """Whether a node's quotient of floats may be rounded before it is rounded down, or begins with a number."""
+    x, y = (each.meta["val"] if hasattr(each, "meta") else each for each in node.args[:2])
+    if node.kwargs.get("rounding_mode", "floor") != "floor":
         return False
+    return not isinstance(x, Tensor) or (torch.result_type(x, y) in (*_EXACT, *_HALVES) and _is_inexact(y))
+
+
+def _is_inexact(y: Any) -> bool:
+    """A quotient by a power of two is exact, and one by 0 nobody means."""
     return isinstance(y, Tensor) or (abs(math.frexp(y)[0]) != 0.5 and y != 0)
+
+
+def _tensor(value: Any, dtype: torch.dtype) -> Tensor:
+    """An operand of this type; numbers of float64 as a sum, since torch's ONNX exporter keeps 24 digits of each."""
+    if isinstance(value, Tensor):
+        return value.to(dtype)
+    if dtype != torch.float64 or not isinstance(value, float):
+        return torch.full((), value, dtype=dtype)
+    total, left = None, value
+    while left != 0 or total is None:
+        part = float(np.float32(left))
+        term = torch.full((), part, dtype=dtype)
+        total, left = term if total is None else total + term, left - part
+    return total
 
 
 def _points_away(rest: Tensor, y: Any) -> Tensor:
@@ -60,6 +88,7 @@ ROUNDED_DOWN: Mapping[Any, Callable[..., Any]] = MappingProxyType(
     {
         _ATEN.remainder.Tensor: remainder,
         _ATEN.remainder.Scalar: remainder,
+        _ATEN.remainder.Scalar_Tensor: remainder,
         _ATEN.floor_divide.default: floor_quotient,
         _ATEN.floor_divide.Scalar: floor_quotient,
         _ATEN.div.Tensor_mode: floor_quotient,

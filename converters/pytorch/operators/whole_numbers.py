@@ -94,8 +94,11 @@ def _in_its_type(overload: Any) -> Callable[..., Any]:
     return function
 
 
-def _shifted(step: Callable[[Tensor, int], Tensor]) -> Callable[..., Any]:
-    """By the binary digits of how far, each a product with, or a quotient by, a power of two."""
+def _shifted(step: Callable[[Tensor, int], Tensor], beyond: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
+    """By the binary digits of how far, each a product with, or a quotient by, a power of two.
+
+    ``beyond``: what is left by the width or more, or by less than none, as in ``BinaryOpsKernel.cpp``.
+    """
 
     def function(x: Tensor, places: Tensor) -> Tensor:
         dtype = torch.result_type(x, places)
@@ -105,7 +108,7 @@ def _shifted(step: Callable[[Tensor, int], Tensor]) -> Callable[..., Any]:
         while digit < wide.dtype.itemsize * 8:
             wide = torch.where(torch.div(far, digit, rounding_mode="floor") % 2 == 1, step(wide, digit), wide)
             digit *= 2
-        return wide.to(dtype)
+        return torch.where((far < 0) | (far >= dtype.itemsize * 8), beyond(x.to(dtype)), wide.to(dtype))
 
     return function
 
@@ -118,7 +121,11 @@ def _divided(x: Tensor, places: int) -> Tensor:
     return torch.div(x, 1 << places, rounding_mode="floor")
 
 
-_LEFT, _RIGHT = _shifted(_times), _shifted(_divided)
+def _sign(x: Tensor) -> Tensor:
+    return -(x < 0).to(x.dtype)
+
+
+_LEFT, _RIGHT = _shifted(_times, torch.zeros_like), _shifted(_divided, _sign)
 WHOLE: Mapping[Any, Callable[..., Any]] = MappingProxyType(
     {
         **dict.fromkeys((_ATEN.floor.default, _ATEN.ceil.default, _ATEN.trunc.default, _ATEN.round.default), rounded),

@@ -40,6 +40,7 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "close flags": lambda m: torch.isclose(m > 0, m > 1),
     "shifted by integers": lambda m: (m - 2) << (m * 7),
     "shifted back by integers": lambda m: (m * 1000 - 1001) >> (m * 2 + 1),
+    "shifted far by integers": lambda m: ((m - 1) << (m * 17)) + ((m * 2**40 - 2**52) >> (m * 11 + 5)),
     "narrow integers shifted": lambda m: torch.bitwise_left_shift((m - 1).to(torch.int8), m.to(torch.int8)),
 }
 TAKEN_APART = {"close flags", "integers are finite", "softmax of integers", "log softmax of integers"}

@@ -76,6 +76,13 @@ FUNCTIONS: dict[str, Callable[[Tensor], object]] = {
     "cells of a tenth": lambda x: torch.round(x * 10) / 10 // 0.1,
     "cells of two thirds, downwards": lambda x: torch.floor_divide(torch.round(x * 9) / 3, -2 / 3),
     "cells of their own": lambda x: torch.div(torch.round(x), torch.round(x[0]) * 0.1, rounding_mode="floor"),
+    "cells of a number": lambda x: 5.0 // (torch.round(x * 10).abs() / 10 + 0.1),
+    "cells of a whole number": lambda x: 7 // (torch.round(x * 10).abs() / 10 + 0.1),
+    "cells of an integer": lambda x: 100 // ((x * 9).long() * 2 + 1),
+    "cells in place": lambda x: (torch.round(x * 10) / 10).floor_divide_(0.1),
+    "cells of halves": lambda x: (torch.round(x * 10) / 10).half() // 0.1,
+    "left of a number": lambda x: 5.0 % (torch.round(x * 10).abs() / 10 + 0.1),
+    "left of a number below zero": lambda x: -5.3 % (torch.round(x * 10).abs() / 10 + 0.1),
     "left of a tenth": lambda x: torch.round(x * 10) / 10 % 0.1,
     "left of a turn": lambda x: torch.remainder(x * 1e4, -6.2831855),
     "left of their own": lambda x: torch.remainder(torch.round(x), torch.round(x[1]) * 0.1).nan_to_num(9),
@@ -99,6 +106,12 @@ FUNCTIONS: dict[str, Callable[[Tensor], object]] = {
     "antialiased by a factor": lambda x: functional.interpolate(
         x[None], scale_factor=(0.6, 1.7), mode="bicubic", antialias=True
     ),
+}
+DOUBLES: dict[str, Callable[[Tensor], Tensor]] = {
+    "cells": lambda x: (torch.round(x * 10) / 10).double() // 0.1,
+    "left": lambda x: (torch.round(x * 10) / 10).double() % 0.1,
+    "cells of a number": lambda x: 0.7 // (x.double().abs() + 0.125),
+    "left of a number": lambda x: 0.7 % (x.double().abs() + 0.125),
 }
 COPIES: dict[str, Callable[[Tensor], Tensor]] = {
     "a row copied over all": lambda x: _written(x, x[0, 1]),
@@ -209,3 +222,16 @@ def test_an_input_that_is_returned_keeps_its_name(tmp_path: Path) -> None:
     assert (doubled == 2).all()
     np.testing.assert_array_equal(mask, feed["mask"])
     np.testing.assert_array_equal(x, feed["x"])
+
+
+def test_quotients_of_float64_have_divisors_of_all_digits(tmp_path: Path) -> None:
+    class Divided(nn.Module):
+        def forward(self, x: Tensor) -> list[Tensor]:
+            return [function(x) for function in DOUBLES.values()]
+
+    x = torch.randn(2, 4, 5, generator=torch.Generator().manual_seed(4))
+    program = torch.export.export(Divided(), (x,), strict=False)
+    write_program(program, ["x"], [f"y{place}" for place in range(len(DOUBLES))], str(tmp_path / "model.onnx"))
+    session = ort.InferenceSession(str(tmp_path / "model.onnx"))
+    for name, got, expected in zip(DOUBLES, session.run(None, {"x": x.numpy()}), Divided()(x), strict=True):
+        np.testing.assert_allclose(got, expected.numpy(), rtol=1e-14, atol=1e-15, err_msg=name)

@@ -21,12 +21,15 @@ CASES = {
     "ReduceMax (x, last)": lambda x, z: x.max(1, keepdims=True),
     "ReduceMin <keepdims = 0> (x, last)": lambda x, z: x.min(1),
     "ReduceMax <keepdims = 0> (x)": lambda x, z: x.max(),
+    "ReduceMin (x, first)": lambda x, z: x.min(0, keepdims=True, initial=2**63 - 1),
+    "ReduceMax <keepdims = 0> (x, first)": lambda x, z: x.max(0, initial=-(2**63)),
+    "ReduceMax <keepdims = 0, noop_with_empty_axes = 1> (x, last)": lambda x, z: x.max(1),
 }
 
 
 def model(call: str) -> onnx.ModelProto:
     head = '<ir_version: 9, opset_import: ["" : 20]> g (int64[n,7] x, int64[7] z) => (int64[] y)'
-    stored = f"int64 low = {{{LOW}}}, int64 high = {{{HIGH}}}, int64[1] last = {{-1}}"
+    stored = f"int64 low = {{{LOW}}}, int64 high = {{{HIGH}}}, int64[1] last = {{-1}}, int64[1] first = {{-2}}"
     proto = onnx.parser.parse_model(f"{head} <{stored}> {{ w = Sub (x, z)  y = {call} }}")
     proto.graph.output[0].type.tensor_type.ClearField("shape")
     used = {name for node in proto.graph.node for name in node.input} | set("w")
@@ -46,6 +49,30 @@ def test_the_right_one_is_taken(call: str) -> None:
         x, z = rng.integers(-(2**bits), 2**bits, (500, 7)), rng.integers(-(2**bits), 2**bits, 7)
         (found,) = session.run(None, {"x": x, "z": z})
         assert np.array_equal(found, CASES[call](x, z))
+    if "first" in call:
+        assert np.array_equal(session.run(None, {"x": x[:0], "z": z})[0], CASES[call](x[:0], z))
+
+
+def test_what_reduces_nothing_keeps_its_operator() -> None:
+    text = '<ir_version: 9, opset_import: ["" : 20]> g (int64[n,7] x) => (int64[n,7] y)'
+    written = ir.from_proto(onnx.parser.parse_model(f"{text} {{ y = ReduceMax <noop_with_empty_axes = 1> (x) }}"))
+    write_out_long_extremes(written)
+    assert [node.op_type for node in written.graph] == ["ReduceMax"]
+
+
+def test_branches_have_it_too() -> None:
+    text = '<ir_version: 9, opset_import: ["" : 20]> g (bool c, int64[3] x, int64[3] z) => (int64[3] y)'
+    larger, smaller = (f"{word} () => (int64[3] {word}) {{ {word} = {word} (x, z) }}" for word in ("Max", "Min"))
+    body = f"y = If (c) <then_branch = {larger}, else_branch = {smaller}>"
+    written = canonicalize(ir.from_proto(onnx.parser.parse_model(f"{text} {{ {body} }}")))
+    write_out_long_extremes(written)
+    assert not {node.op_type for node in written.graph.all_nodes()} & {"Max", "Min"}
+    session = ort.InferenceSession(ir.to_proto(written).SerializeToString())
+    x = np.array([2**33 + 1, 5, -(2**40)])
+    z = x + np.array([2**31, -(2**31), 3 * 2**31])
+    for c, choose in ((True, np.maximum), (False, np.minimum)):
+        (found,) = session.run(None, {"c": np.array(c), "x": x, "z": z})
+        assert np.array_equal(found, choose(x, z))
 
 
 def test_sizes_keep_their_operators() -> None:
