@@ -30,6 +30,7 @@ _FACTORS = (1.0, -1.0, 0.05, 4.0)
 _ALIKE = 1e-4
 """Of the largest value: the same arithmetic, fused and summed in another order."""
 
+_PROCESSOR = torch.device("cpu")
 _FAILURES = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError, NameError, RuntimeError, SyntaxError),
     *(TypeError, ValueError, torch.jit.frontend.FrontendError),
@@ -108,11 +109,23 @@ def _call(model: torch.nn.Module, example: object) -> _Call:
             f"a live {name} needs an example of its inputs\n"
             "  try   example=torch.randn(1, 3, 224, 224), a tuple of arguments, or a dict of them by name"
         )
-    module = unwrapped(_Holder(copy.deepcopy(model))).get_submodule("held").cpu().eval()
-    call = _Call(module, *_arguments(module, example))
+    module = unwrapped(_Holder(copy.deepcopy(model))).get_submodule("held").eval()
+    places = dict.fromkeys((_PROCESSOR, *(each.device for each in (*module.parameters(), *module.buffers()))))
+    return _computed(name, module, example, tuple(places))
+
+
+def _computed(name: str, module: torch.nn.Module, example: object, places: tuple[torch.device, ...]) -> _Call:
+    """The call on the first place that computes it: code that names a GPU computes there alone.
+
+    What is saved there, a worker reads on the processor.
+    """
     try:
-        call.results(module)
+        moved = module.to(places[0])
+        call = _Call(moved, *_arguments(moved, example, places[0]))
+        call.results(moved)
     except Exception as error:
+        if places[1:]:
+            return _computed(name, module, example, places[1:])
         raise UsageError(f"{name} fails on the example: {type(error).__name__}: {brief(error)}") from error
     return call
 
@@ -125,18 +138,17 @@ class _Holder(torch.nn.Module):  # type: ignore[misc]
         self.held = held
 
 
-def _arguments(module: torch.nn.Module, example: object) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _arguments(module: torch.nn.Module, example: object, place: torch.device) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Positional and keyword arguments, arrays as tensors; a dict is one argument where its keys are not parameters."""
-    given = trees.mapped(_tensor, example)
+    given = trees.mapped(partial(_tensor, place), example)
     if isinstance(given, Mapping) and set(given) <= set(inspect.signature(module.forward).parameters):
         return (), dict(given)
     return (tuple(given) if isinstance(given, tuple | list) else (given,)), {}
 
 
-def _tensor(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.detach().cpu()
-    return torch.from_numpy(np.array(value)) if isinstance(value, np.ndarray) else value
+def _tensor(place: torch.device, value: Any) -> Any:
+    given = torch.from_numpy(np.array(value)) if isinstance(value, np.ndarray) else value
+    return given.detach().to(place) if isinstance(given, torch.Tensor) else given
 
 
 def _agrees(call: _Call, compute: Any) -> bool:

@@ -18,10 +18,14 @@ from convertkit.workers.elsewhere import Elsewhere, environment
 TORCH_ENVIRONMENT = MappingProxyType(
     {
         "OMP_WAIT_POLICY": "PASSIVE",
+        "CUDA_VISIBLE_DEVICES": "-1",
         "TORCH_CPP_LOG_LEVEL": os.environ.get("TORCH_CPP_LOG_LEVEL", "ERROR"),
     }
 )
-"""Passive waiting: spinning OpenMP threads are five times slower on a busy machine."""
+"""Passive waiting: spinning OpenMP threads are five times slower on a busy machine.
+
+No GPU: what a process has begun on one cannot go on in its forks, and it rounds products to TF32.
+"""
 _SAME_SETS = MappingProxyType({"PYTHONHASHSEED": "0"})
 
 

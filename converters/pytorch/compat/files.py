@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import torch
@@ -39,3 +40,24 @@ def forbid_pickles() -> None:
     ``torch.export.load`` falls back to pickles that do (torch/_export/serde/serialize.py).
     """
     os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
+
+
+@cache
+def read_on_processor() -> None:
+    """Let this process, a worker, read what was saved on a GPU as if it had been saved on the processor.
+
+    An exported program names its device beside every tensor, constant and operator that makes one, and torch reads it
+    on that device alone.  Source: ``deserialize_device`` of torch/_export/serde/serialize.py, which the reader of the
+    archive has imported by its name (torch/export/pt2_archive/_package.py).
+    """
+    from torch._export.serde import serialize  # as above
+    from torch.export.pt2_archive import _package
+
+    torch.serialization.register_package(0, lambda _: None, _on_processor)
+    for module in (serialize, _package):
+        module.deserialize_device = lambda _: torch.device("cpu")
+
+
+def _on_processor(storage: Any, location: str) -> Any:
+    """A storage as it was read, which is on the processor; None leaves it to torch."""
+    return None if location in ("cpu", "meta") else storage

@@ -16,7 +16,7 @@ import torch
 import torch.nn.utils.parametrize
 
 from convertkit.converters.pytorch.compat import files, scripts
-from convertkit.converters.pytorch.load import configured, io_ops_check, registered_operators
+from convertkit.converters.pytorch.load import configured, devices, io_ops_check, registered_operators
 from convertkit.converters.pytorch.load.weights import fill, stored_weights
 from convertkit.converters.pytorch.load.wrappers import unwrapped
 from convertkit.converters.pytorch.model import containers
@@ -61,7 +61,9 @@ def load(path: str, kind: str, factory: str | None) -> Subject:
 def _torchscript(path: str, code: bytes) -> Any:
     io_ops_check.check_code(code, Path(path).name)
     try:
-        module = torch.jit.load(path, map_location="cpu").eval()
+        named = devices.code_on_processor(code) != code
+        module = torch.jit.load(devices.archive_on_processor(path) if named else path, map_location="cpu").eval()
+        devices.attributes_to_processor(module, code)
         if io_ops_check.is_suspect(code):
             io_ops_check.check_graph(module, Path(path).name)
         if b"ops.quantized." in code:
@@ -146,6 +148,7 @@ def _scripted(module: Any, code: bytes) -> Subject:
 
 
 def _exported(path: str) -> Subject:
+    files.read_on_processor()
     try:
         program = torch.export.load(path)
     except pickle.UnpicklingError as error:
@@ -170,6 +173,7 @@ def _exported(path: str) -> Subject:
         if (unknown := registered_operators.unknown_in(path)) is not None:
             raise unknown from error
         raise SourceError(f"{Path(path).name}: torch cannot read this exported program: {brief(error)}") from error
+    devices.attention_for_all(program)
     module, batch, follows, fixed = _of_any_batch(program)
     names = list(program.module_call_graph[0].signature.forward_arg_names or ())
     positional, keywords = arguments_of(program, lambda node: node)

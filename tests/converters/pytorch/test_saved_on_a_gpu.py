@@ -1,0 +1,166 @@
+"""Files that were saved on a GPU: they name it, and are read where there is none."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickletools
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+import torch
+from torch import Tensor, nn
+
+import convertkit
+from convertkit.converters.pytorch.load.devices import code_on_processor
+from convertkit.converters.pytorch.load.load import load
+from convertkit.workers.launching import TORCH_ENVIRONMENT
+from convertkit.workers.process import Worker
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+HERE, THERE = {"type": "cpu", "index": None}, {"type": "cuda", "index": 0}
+
+
+class Places(nn.Module):
+    """Everything that has a device: weights, a buffer, a constant, tensors that are made and moved."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = nn.Linear(4, 4)
+        self.register_buffer("window", torch.hann_window(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        made = torch.arange(4, device=x.device) + torch.zeros(4, device=x.device).to(x.device)
+        return self.dense(x * self.window) + made * torch.tensor([1.0, 2.0, 3.0, 4.0])
+
+
+class Named(nn.Module):
+    """The device is written in the code and kept as an attribute; ``there`` moves as ``.cuda()`` does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense, self.place = nn.Linear(4, 4), torch.device("cuda:1")
+
+    def forward(self, x: Tensor) -> Tensor:
+        weights = torch.linspace(0.0, 1.0, 4, device="cuda") + torch.ones(4, device=torch.device("cuda:0"))
+        return self.dense(x.to(self.place)).cuda() * weights
+
+
+def _attention(kernel: str) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    operators = torch.ops.aten
+    if kernel == "flash":
+        return lambda q, k, v: operators._scaled_dot_product_flash_attention(q, k, v, 0.0, True, scale=0.3)[0]
+    if kernel == "cudnn":
+        return lambda q, k, v: operators._scaled_dot_product_cudnn_attention(q, k, v, None, False)[0]
+    mask = torch.ones(1, 1, 8, 8).tril().log()
+    return lambda q, k, v: operators._scaled_dot_product_efficient_attention(q, k, v, mask, False, scale=0.3)[0]
+
+
+WANTED = {
+    "flash": {"is_causal": True, "scale": 0.3},
+    "cudnn": {},
+    "efficient": {"is_causal": True, "scale": 0.3},  # which the mask says
+}
+
+
+class Attending(nn.Module):
+    def __init__(self, kernel: str) -> None:
+        super().__init__()
+        self.dense, self.compute = nn.Linear(16, 16), _attention(kernel)
+
+    def forward(self, x: Tensor) -> Tensor:
+        heads = self.dense(x).unflatten(-1, (2, 8)).transpose(1, 2)
+        return self.compute(heads, heads, heads).transpose(1, 2).flatten(2)
+
+
+def _program_of_a_gpu(program: torch.export.ExportedProgram, path: Path) -> Path:
+    """The program as a GPU's torch would have saved it: the device in its JSON and in what is pickled."""
+    plain = path.with_name("plain.pt2")
+    torch.export.save(program, plain)
+    with zipfile.ZipFile(plain) as archive, zipfile.ZipFile(path, "w") as changed:
+        for entry in archive.infolist():
+            content = archive.read(entry)
+            if entry.filename.endswith(".json"):
+                content = json.dumps(_moved(json.loads(content))).encode()
+            elif content.startswith(b"PK"):
+                content = _pickled_there(content)
+            changed.writestr(entry, content)
+    return path
+
+
+def _moved(value: object) -> object:
+    if value == HERE:
+        return THERE
+    if isinstance(value, dict):
+        return {key: _moved(item) for key, item in value.items()}
+    return [_moved(item) for item in value] if isinstance(value, list) else value
+
+
+def _pickled_there(content: bytes) -> bytes:
+    """What ``torch.save`` wrote, with storages of the GPU."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(content)) as archive, zipfile.ZipFile(made, "w") as changed:
+        for entry in archive.infolist():
+            data = archive.read(entry)
+            if entry.filename.endswith("data.pkl"):
+                assert any(argument == "cpu" for _, argument, _ in pickletools.genops(data)), (
+                    "a storage names its device"
+                )
+                data = data.replace(b"X\x03\x00\x00\x00cpu", b"X\x06\x00\x00\x00cuda:0")
+            changed.writestr(entry, data)
+    return made.getvalue()
+
+
+def test_a_program_is_delivered(tmp_path: Path) -> None:
+    module, x = Places().eval(), torch.randn(2, 4)
+    path = _program_of_a_gpu(torch.export.export(module, (x,)), tmp_path / "model.pt2")
+    convertkit.export(path, "onnxruntime", output=tmp_path / "out")
+    session = ort.InferenceSession(tmp_path / "out" / "model.onnx")
+    (got,) = session.run(None, {"x": x.numpy()})
+    np.testing.assert_allclose(got, module(x).detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", WANTED)
+def test_attention_of_a_gpu_is_attention(kernel: str, tmp_path: Path) -> None:
+    module, x = Attending(kernel).eval(), torch.randn(1, 8, 16)
+    with torch.no_grad():
+        program = torch.export.export(module, (x,))
+    subject = load(str(_program_of_a_gpu(program, tmp_path / "model.pt2")), "pt2", None)
+    heads = module.dense(x).unflatten(-1, (2, 8)).transpose(1, 2)
+    wanted = nn.functional.scaled_dot_product_attention(heads, heads, heads, **WANTED[kernel])
+    torch.testing.assert_close(subject.module(x), wanted.transpose(1, 2).flatten(2))
+
+
+def test_an_archive_computes_here(tmp_path: Path) -> None:
+    module, x = Named().eval(), torch.randn(2, 4)
+    torch.jit.script(module).save(tmp_path / "model.pt")
+    subject = load(str(tmp_path / "model.pt"), "torchscript", None)
+    wanted = module.dense(x) * (torch.linspace(0.0, 1.0, 4) + 1)
+    torch.testing.assert_close(subject.module(x), wanted)
+
+
+def test_code_keeps_its_places() -> None:
+    code = b'a = torch.to(x, torch.device("cuda:12"))\nb = torch.cuda(a)\nc = torch.device("cpu")\n'
+    changed = code_on_processor(code)
+    assert changed == b'a = torch.to(x, torch.device("cpu"    ))\nb = torch.cpu (a)\nc = torch.device("cpu")\n'
+    assert len(changed) == len(code)
+
+
+def test_a_worker_sees_no_gpu() -> None:
+    with Worker(f"{__name__}:Seen", env=TORCH_ENVIRONMENT) as worker:
+        assert worker.call("visible").value == "-1"
+
+
+class Seen:
+    """A service that tells what its process sees."""
+
+    def visible(self, _params: object, _arrays: object) -> object:
+        import os
+
+        from convertkit.workers.process import Reply
+
+        return Reply(os.environ["CUDA_VISIBLE_DEVICES"])
