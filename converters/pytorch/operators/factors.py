@@ -107,14 +107,14 @@ def reflections(matrix: Tensor) -> tuple[Tensor, Tensor]:
         head = table[..., k, k].unsqueeze(-1)
         below = torch.where(rows > k, table[..., k], 0.0)
         largest = below.abs().amax(-1, keepdim=True)
-        scale = torch.where(
-            largest == 0, 1.0, torch.maximum(largest, head.abs())
-        )  # squares neither overflow nor vanish
-        length = scale * torch.sqrt((below / scale).square().sum(-1, keepdim=True) + (head / scale).square())
-        beta = torch.where(head < 0, length, -length)
         still = largest == 0
-        tau = torch.where(still, 0.0, (beta - head) / torch.where(still, 1.0, beta))
-        tail = below / torch.where(still, 1.0, head - beta)
+        scale = torch.where(still, 1.0, torch.maximum(largest, head.abs()))
+        first, others = head / scale, below / scale  # whose squares neither overflow nor vanish
+        length = torch.sqrt(others.square().sum(-1, keepdim=True) + first.square())
+        turned_to = torch.where(first < 0, length, -length)
+        beta = scale * turned_to
+        tau = torch.where(still, 0.0, (turned_to - first) / torch.where(still, 1.0, turned_to))
+        tail = others / torch.where(still, 1.0, first - turned_to)
         vector = torch.where(rows == k, 1.0, tail).unsqueeze(-1)
         turned = table - tau.unsqueeze(-1) * vector * (vector.mT @ table)
         stored = torch.where(rows > k, tail, torch.where(rows == k, torch.where(still, head, beta), table[..., k]))

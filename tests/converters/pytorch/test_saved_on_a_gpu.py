@@ -77,6 +77,12 @@ class Attending(nn.Module):
         return self.compute(heads, heads, heads).transpose(1, 2).flatten(2)
 
 
+@pytest.fixture(autouse=True)
+def _as_in_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What reading forbids to its process, it forbids here to no other test."""
+    monkeypatch.setenv("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "1")
+
+
 def _program_of_a_gpu(program: torch.export.ExportedProgram, path: Path) -> Path:
     """The program as a GPU's torch would have saved it: the device in its JSON and in what is pickled."""
     plain = path.with_name("plain.pt2")

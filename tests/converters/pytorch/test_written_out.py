@@ -356,6 +356,14 @@ def test_the_logarithm_of_the_normal_distribution_keeps_its_tail() -> None:
     torch.testing.assert_close(special.log_normal_cdf(x).double(), exact, rtol=5e-6, atol=2e-7)
 
 
+@pytest.mark.parametrize("size", [1.0, 1e-20, 1e-38, 1e-42])
+def test_columns_of_nearly_nothing_are_orthogonal_to_all_others(size: float) -> None:
+    x = torch.randn(12, 12, generator=torch.Generator().manual_seed(3)) * torch.where(torch.arange(12) < 5, 1.0, size)
+    made, upper = factors.qr(x)
+    torch.testing.assert_close(made.mT @ made, torch.eye(12), rtol=0, atol=2e-6)
+    torch.testing.assert_close(made @ upper, x, rtol=0, atol=1e-5)
+
+
 def test_eigenvalues_are_as_exact_as_those_of_lapack() -> None:
     drawn = torch.Generator().manual_seed(3)
     for size in ((7, 3), (3, 3), (4, 9), (12, 12)):
