@@ -54,19 +54,26 @@ def attributes_to_processor(module: Any, code: bytes) -> None:
                 each._c.setattr(name, torch.device("cpu"))
 
 
-def attention_for_all(program: Any) -> None:
-    """Let a program that was decomposed for a GPU call attention by the operator that every device has."""
-    for node in [node for graph in _graphs(program) for node in graph.nodes]:
-        found = overloads.is_overload(node.target) and overloads.name_of(node.target) in _ATTENTION
-        if found and all(user.args[1] == 0 or not user.users for user in node.users):
-            _replace(node)
+def program_on_processor(program: Any) -> None:
+    """Let a program that was decomposed for a GPU call what the processor has, too: attention, copies for moves."""
+    for node in [node for graph in _graphs(program) for node in graph.nodes if overloads.is_overload(node.target)]:
+        if node.target is torch.ops.aten._to_copy.default and _is_move(node):
+            node.target, node.kwargs = torch.ops.aten.clone.default, {}
+        kernel = overloads.name_of(node.target) in _ATTENTION
+        if kernel and all(user.args[1] == 0 or not user.users for user in node.users):
+            _attend(node)
 
 
 def _graphs(program: Any) -> Iterator[Any]:
     return (each.graph for each in program.graph_module.modules() if isinstance(each, torch.fx.GraphModule))
 
 
-def _replace(node: Any) -> None:
+def _is_move(node: Any) -> bool:
+    """Whether what is copied keeps its type: torch decomposes such a copy into an operator that ONNX lacks."""
+    return bool(node.meta["val"].dtype == node.args[0].meta["val"].dtype)
+
+
+def _attend(node: Any) -> None:
     """One tensor instead of a tuple, whose first element alone is read."""
     names = [each.name for each in overloads.arguments_of(node.target)]
     given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}

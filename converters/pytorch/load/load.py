@@ -173,7 +173,7 @@ def _exported(path: str) -> Subject:
         if (unknown := registered_operators.unknown_in(path)) is not None:
             raise unknown from error
         raise SourceError(f"{Path(path).name}: torch cannot read this exported program: {brief(error)}") from error
-    devices.attention_for_all(program)
+    devices.program_on_processor(program)
     module, batch, follows, fixed = _of_any_batch(program)
     names = list(program.module_call_graph[0].signature.forward_arg_names or ())
     positional, keywords = arguments_of(program, lambda node: node)

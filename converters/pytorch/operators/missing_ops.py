@@ -208,6 +208,7 @@ SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
         **{overload: Substitute(function, _always) for overload, function in places.ALWAYS.items()},
         _ATEN.im2col.default: Substitute(windows.unfolded, windows.is_small),
         _ATEN.as_strided.default: Substitute(strided.as_strided, strided.is_strided_otherwise),
+        _ATEN.squeeze.dims: Substitute(strided.squeezed, strided.keeps_an_axis),
         _ATEN.grid_sampler_3d.default: Substitute(volumes.sampled, _always),
         **{overload: Substitute(*pair) for overload, pair in smoothed.SMOOTHED.items()},
         **dict.fromkeys(_MEANS, Substitute(averages.adaptive_average_pool, averages.has_few_uneven_cells)),

@@ -18,6 +18,7 @@ from convertkit.converters.pytorch.operators.fused import FUSED
 from convertkit.converters.pytorch.operators.indices import widen_indices
 from convertkit.converters.pytorch.operators.missing_ops import substitutes
 from convertkit.converters.pytorch.operators.resized import has_factors
+from convertkit.converters.pytorch.operators.strided import squeezed
 from convertkit.converters.pytorch.routes.exporting import write_program
 from convertkit.errors import Unsupported
 from convertkit.onnx.canonical import canonicalize
@@ -52,6 +53,21 @@ def test_bags_of_any_size_are_told_apart_by_where_they_begin(mode: str) -> None:
     for offsets in ([0, 2, 2, 6], [0, 0, 0, 0], [0, 1, 6, 7]):
         places = torch.tensor(offsets)
         torch.testing.assert_close(taken(example[0], places), layer(example[0], places))
+
+
+def test_axes_larger_than_one_are_not_squeezed(tmp_path: Path) -> None:
+    class Squeezed(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.squeeze(x * 2, (0, -1, 2)) + torch.squeeze(x, (0, 1))[..., 0, 0]
+
+    x = torch.randn(4, 3, 1, 1)
+    program = torch.export.export(Squeezed(), (x,), dynamic_shapes=({0: torch.export.Dim("n", min=2)},), strict=False)
+    assert list(substitutes(program).values()) == [squeezed]
+    write_program(program, ["x"], ["y"], str(tmp_path / "model.onnx"))
+    session = ort.InferenceSession(tmp_path / "model.onnx")
+    for batch in (x, x[:2]):
+        (got,) = session.run(None, {"x": batch.numpy()})
+        torch.testing.assert_close(torch.from_numpy(got), Squeezed()(batch))
 
 
 @pytest.mark.parametrize("option", [{"padding_idx": 3}, {"include_last_offset": True}])
