@@ -82,7 +82,7 @@ def working_time(*arguments):
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("kills", [15, pytest.param(50, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("kills", [8, pytest.param(50, marks=pytest.mark.nightly)])
 def test_killed_at_any_moment(tmp_path, mlp, calib, kills):
     place = tmp_path / "place"
     arguments = ["export", mlp, "--target", "onnxruntime", "--calib", calib]
