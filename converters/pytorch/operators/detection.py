@@ -97,7 +97,11 @@ def _roi_align_shape(x: Tensor, rois: Tensor, scale: float, height: int, width: 
 
 
 def _nms_onnx(dets: Any, scores: Any, iou_threshold: float) -> Any:
-    batched = op.Unsqueeze(dets, op.Constant(value_ints=[0])), op.Unsqueeze(scores, op.Constant(value_ints=[0, 1]))
+    """ONNX sorts the corners of a box; to torchvision one with its corners the wrong way round has no area."""
+    ends = [op.Constant(value_ints=[place]) for place in (0, 2, 4)]
+    low, high = (op.Slice(dets, ends[half], ends[half + 1], op.Constant(value_ints=[1])) for half in (0, 1))
+    boxes = op.Concat(low, op.Max(low, high), axis=1)
+    batched = op.Unsqueeze(boxes, op.Constant(value_ints=[0])), op.Unsqueeze(scores, op.Constant(value_ints=[0, 1]))
     limits = op.Constant(value_ints=[_ALL]), op.Constant(value_floats=[iou_threshold])
     return op.Gather(op.NonMaxSuppression(*batched, *limits), op.Constant(value_int=2), axis=1)
 
@@ -130,7 +134,10 @@ def _roi_align_onnx(
 
 
 def _nms_symbolic(g: Any, dets: Any, scores: Any, iou_threshold: float) -> Any:
-    batched = g.op("Unsqueeze", dets, _ints(g, [0])), g.op("Unsqueeze", scores, _ints(g, [0, 1]))
+    """As above."""
+    low, high = (g.op("Slice", dets, _ints(g, [at]), _ints(g, [at + 2]), _ints(g, [1])) for at in (0, 2))
+    boxes = g.op("Concat", low, g.op("Max", low, high), axis_i=1)
+    batched = g.op("Unsqueeze", boxes, _ints(g, [0])), g.op("Unsqueeze", scores, _ints(g, [0, 1]))
     limits = _ints(g, [_ALL]), g.op("Constant", value_t=torch.tensor([iou_threshold], dtype=torch.float32))
     chosen = g.op("NonMaxSuppression", *batched, *limits)
     return g.op("Gather", chosen, g.op("Constant", value_t=torch.tensor(2)), axis_i=1)
