@@ -58,9 +58,9 @@ class WriteMnn:
         layers = {name: [each.bits, each.block] for name, each in stored_layers(model).items()}
         if any(node.op_type == "QuantizeLinear" for node in model.graph.all_nodes()):
             self.tolerance = ROUNDED
-        of_integers = write_forms(model)
+        of_weights, of_integers = left_float(model), write_forms(model)  # which folds what is left
         self.tolerance = replace(self.tolerance, short_integers=bool(of_integers))
-        notes = (*left_float(model), *of_integers)
+        notes = (*of_weights, *of_integers)
         self.diagnosis = {"notes": list(notes)} if notes else None
         with tempfile.TemporaryDirectory(prefix="convertkit-mnn-") as place:
             made = save_model(model, Path(place) / "model.onnx", f"{self.name} {self.version}", source.initial_state)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -18,6 +18,13 @@ def inlined(graph: Any) -> Any:
 def method_graphs(module: Any) -> Iterator[Any]:
     """The graph of every method of a scripted or traced module, without those of its parts."""
     return (module._c._get_method(name).graph for name in module._c._method_names())
+
+
+def set_devices(module: Any, names: Iterable[str], device: torch.device) -> None:
+    """Let those attributes of a scripted module, none of its parts, that are devices be this one."""
+    for name in names:
+        if module._c.hasattr(name) and isinstance(module._c.getattr(name), torch.device):
+            module._c.setattr(name, device)
 
 
 def schema_of(node: Any) -> Any:

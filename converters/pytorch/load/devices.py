@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from convertkit.converters.pytorch.compat import overloads
+from convertkit.converters.pytorch.compat import overloads, scripts
 
 _DEVICE = re.compile(rb'torch\.device\("(?!cpu\b|meta\b)\w+(:\d+)?"\)')
 _MOVED = re.compile(rb"\btorch\.cuda\(")
@@ -49,9 +49,7 @@ def attributes_to_processor(module: Any, code: bytes) -> None:
     """Let every attribute that is a device say the processor; ``code`` tells their names."""
     names = {name.decode() for name in _ATTRIBUTE.findall(code)}
     for each in module.modules() if names else ():
-        for name in names:
-            if each._c.hasattr(name) and isinstance(each._c.getattr(name), torch.device):
-                each._c.setattr(name, torch.device("cpu"))
+        scripts.set_devices(each, names, torch.device("cpu"))
 
 
 def program_on_processor(program: Any) -> None:
