@@ -134,7 +134,7 @@ def _roi_align_onnx(
 
 
 def _nms_symbolic(g: Any, dets: Any, scores: Any, iou_threshold: float) -> Any:
-    """As above."""
+    """For torch's older exporter, with boxes as in :func:`_nms_onnx`."""
     low, high = (g.op("Slice", dets, _ints(g, [at]), _ints(g, [at + 2]), _ints(g, [1])) for at in (0, 2))
     boxes = g.op("Concat", low, g.op("Max", low, high), axis_i=1)
     batched = g.op("Unsqueeze", boxes, _ints(g, [0])), g.op("Unsqueeze", scores, _ints(g, [0, 1]))

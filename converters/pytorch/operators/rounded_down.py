@@ -25,10 +25,10 @@ def remainder(x: Any, y: Any) -> Any:
     dtype = torch.result_type(x, y)
     if dtype not in _EXACT or not _is_inexact(y):
         return NotImplemented
-    away = y
+    divisor = y
     x, y = _tensor(x, dtype), _tensor(y, dtype)
     rest = torch.fmod(x, y)
-    return torch.where(_points_away(rest, away), rest + y, rest)
+    return torch.where(_points_away(rest, divisor), rest + y, rest)
 
 
 def floor_quotient(x: Any, y: Any, *, rounding_mode: str | None = "floor") -> Any:

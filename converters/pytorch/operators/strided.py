@@ -49,13 +49,13 @@ def _is_row_major(x: Tensor) -> bool:
 
 def squeezed(x: Tensor, dims: Sequence[int]) -> Tensor:
     """``aten::squeeze.dims``, axis by axis; those of another size than one stay, which is no view of torch's own."""
-    for axis in sorted((each % x.ndim for each in dims), reverse=True):
+    for axis in sorted((each % x.ndim for each in dims if x.ndim), reverse=True):
         if isinstance(x.shape[axis], int) and x.shape[axis] == 1:
             x = torch.ops.aten.squeeze.dim(x, axis)
     return x.clone()
 
 
 def keeps_an_axis(node: Any) -> bool:
-    """Whether one of the axes that a node squeezes is larger than one."""
+    """Whether one of the axes that a node squeezes is larger than one, or of free size."""
     x = node.args[0].meta["val"]
-    return any(not isinstance(x.shape[axis], int) or x.shape[axis] != 1 for axis in node.args[1])
+    return x.ndim > 0 and any(not isinstance(x.shape[axis], int) or x.shape[axis] != 1 for axis in node.args[1])

@@ -58,7 +58,7 @@ def test_bags_of_any_size_are_told_apart_by_where_they_begin(mode: str) -> None:
 def test_axes_larger_than_one_are_not_squeezed(tmp_path: Path) -> None:
     class Squeezed(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.squeeze(x * 2, (0, -1, 2)) + torch.squeeze(x, (0, 1))[..., 0, 0]
+            return torch.squeeze(x * 2, (0, -1, 2)) + torch.squeeze(x, (0, 1))[..., 0, 0] + torch.squeeze(x.sum(), (0,))
 
     x = torch.randn(4, 3, 1, 1)
     program = torch.export.export(Squeezed(), (x,), dynamic_shapes=({0: torch.export.Dim("n", min=2)},), strict=False)
