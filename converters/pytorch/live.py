@@ -110,8 +110,8 @@ def _call(model: torch.nn.Module, example: object) -> _Call:
             "  try   example=torch.randn(1, 3, 224, 224), a tuple of arguments, or a dict of them by name"
         )
     module = unwrapped(_Holder(copy.deepcopy(model))).get_submodule("held").eval()
-    places = dict.fromkeys((_PROCESSOR, *(each.device for each in (*module.parameters(), *module.buffers()))))
-    return _computed(name, module, example, tuple(places))
+    held = [each.device for each in (*module.parameters(), *module.buffers()) if not each.is_meta]
+    return _computed(name, module, example, tuple(dict.fromkeys((_PROCESSOR, *held))))
 
 
 def _computed(name: str, module: torch.nn.Module, example: object, places: tuple[torch.device, ...]) -> _Call:

@@ -14,7 +14,7 @@ from convertkit.artifact import Array
 from convertkit.converters.pytorch.describe.embedding_bags import has_bags, offsets_of
 from convertkit.converters.pytorch.model.attributes import Path, read, restore, snapshot, write
 from convertkit.converters.pytorch.model.check_inputs import check_feed
-from convertkit.converters.pytorch.model.failures import brief
+from convertkit.converters.pytorch.model.failures import brief, way_without_gpu
 from convertkit.converters.pytorch.model.leaves import Leaf
 from convertkit.converters.pytorch.model.provenance import user_line
 from convertkit.converters.pytorch.model.state import Session, Slot, check_start, find_slots, lifted
@@ -165,7 +165,7 @@ def told(feed: Feed) -> Iterator[None]:
         said = text if text.startswith(type(error).__name__) else kind + text
         line = user_line("".join(traceback.format_tb(error.__traceback__)))
         place = f" ({line})" if line and not line.startswith("<") else ""
-        raise SourceError(f"the model fails on {shapes}: {said}{place}") from error
+        raise SourceError(f"the model fails on {shapes}: {said}{place}{way_without_gpu(text)}") from error
 
 
 def _same_outputs(a: Mapping[str, Array], b: Mapping[str, Array]) -> bool:

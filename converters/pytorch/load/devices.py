@@ -53,10 +53,8 @@ def attributes_to_processor(module: Any, code: bytes) -> None:
 
 
 def program_on_processor(program: Any) -> None:
-    """Let a program that was decomposed for a GPU call what the processor has, too: attention, copies for moves."""
+    """Let a program that was decomposed for a GPU call the attention that every device has."""
     for node in [node for graph in _graphs(program) for node in graph.nodes if overloads.is_overload(node.target)]:
-        if node.target is torch.ops.aten._to_copy.default and _is_move(node):
-            node.target, node.kwargs = torch.ops.aten.clone.default, {}
         kernel = overloads.name_of(node.target) in _ATTENTION
         if kernel and all(user.args[1] == 0 or not user.users for user in node.users):
             _attend(node)
@@ -64,11 +62,6 @@ def program_on_processor(program: Any) -> None:
 
 def _graphs(program: Any) -> Iterator[Any]:
     return (each.graph for each in program.graph_module.modules() if isinstance(each, torch.fx.GraphModule))
-
-
-def _is_move(node: Any) -> bool:
-    """Whether what is copied keeps its type: torch decomposes such a copy into an operator that ONNX lacks."""
-    return bool(node.meta["val"].dtype == node.args[0].meta["val"].dtype)
 
 
 def _attend(node: Any) -> None:

@@ -8,6 +8,7 @@ import pickle
 import sys
 import warnings
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from convertkit.converters.pytorch.load import configured, devices, io_ops_check
 from convertkit.converters.pytorch.load.weights import fill, stored_weights
 from convertkit.converters.pytorch.load.wrappers import unwrapped
 from convertkit.converters.pytorch.model import containers
-from convertkit.converters.pytorch.model.failures import brief
+from convertkit.converters.pytorch.model.failures import brief, way_without_gpu
 from convertkit.converters.pytorch.model.programs import arguments_of
 from convertkit.converters.pytorch.model.provenance import python_trace, user_line
 from convertkit.converters.pytorch.model.subject import Constant, Parameter, Subject
@@ -69,7 +70,7 @@ def _torchscript(path: str, code: bytes) -> Any:
         if b"ops.quantized." in code:
             raise _quantized(module)
         return module
-    except (RuntimeError, ValueError, NotImplementedError) as error:
+    except (RuntimeError, ValueError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
         if "torchvision::" in str(error) and _define_torchvision():
             return _torchscript(path, code)
         if (refusal := registered_operators.refusal(error)) is not None:
@@ -249,7 +250,8 @@ def _made(reference: str, weights: Path | None = None) -> torch.nn.Module:
     except ConvertKitError:
         raise
     except Exception as error:
-        raise UsageError(f"{reference} failed with {type(error).__name__}: {brief(error)}") from error
+        told = brief(error)
+        raise UsageError(f"{reference} failed with {type(error).__name__}: {told}{way_without_gpu(told)}") from error
     if not isinstance(module, torch.nn.Module):
         raise UsageError(f"{reference} returned {type(module).__name__}; expected a torch.nn.Module")
     return unwrapped(module)

@@ -18,6 +18,13 @@ def brief(error: BaseException) -> str:
     return (telling or lines or [type(error).__name__])[0][:300]
 
 
+def way_without_gpu(text: str) -> str:
+    """What to try where code asked for a GPU, which a worker does not see; empty for other errors."""
+    if "CUDA" not in text and "NVIDIA" not in text:
+        return ""
+    return "\n  try   the device of an input (x.device) where the code names a GPU: models are run on the CPU here"
+
+
 def innermost(error: BaseException) -> BaseException:
     """What an error was raised from in the end: torch's exporters wrap the cause in sentences about themselves."""
     while error.__cause__ is not None:

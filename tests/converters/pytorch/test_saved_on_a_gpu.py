@@ -18,6 +18,7 @@ from torch import Tensor, nn
 import convertkit
 from convertkit.converters.pytorch.load.devices import code_on_processor
 from convertkit.converters.pytorch.load.load import load
+from convertkit.errors import ConvertKitError, SourceError, UsageError
 from convertkit.workers.launching import TORCH_ENVIRONMENT
 from convertkit.workers.process import Worker
 
@@ -141,12 +142,62 @@ def test_attention_of_a_gpu_is_attention(kernel: str, tmp_path: Path) -> None:
     torch.testing.assert_close(subject.module(x), wanted.transpose(1, 2).flatten(2))
 
 
+def test_attention_of_fewer_keys_than_queries_shares_them(tmp_path: Path) -> None:
+    class Shared(nn.Module):
+        def forward(self, q: Tensor, k: Tensor) -> Tensor:
+            return torch.ops.aten._scaled_dot_product_flash_attention(q, k, k * 2)[0]
+
+    q, k = torch.randn(1, 4, 8, 8), torch.randn(1, 2, 8, 8)
+    program = torch.export.export(Shared(), (q, k))
+    subject = load(str(_program_of_a_gpu(program, tmp_path / "model.pt2")), "pt2", None)
+    wanted = nn.functional.scaled_dot_product_attention(q, k, k * 2, enable_gqa=True)
+    torch.testing.assert_close(subject.module(q, k), wanted)
+
+
+class Naming(nn.Module):
+    def __init__(self, there: bool = False) -> None:
+        super().__init__()
+        self.dense = nn.Linear(4, 4).to("cuda") if there else nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.dense(x) + torch.ones(4, device="cuda")
+
+
+def made_there() -> nn.Module:
+    return Naming(there=True)
+
+
+@pytest.mark.parametrize(("factory", "told"), [("Naming", "the model fails on x"), ("made_there", "failed with")])
+def test_code_that_asks_for_a_gpu_is_told_what_to_write(factory: str, told: str, tmp_path: Path) -> None:
+    with pytest.raises(ConvertKitError, match=rf"{told}.*CUDA.*\n  try   the device of an input \(x.device\)"):
+        convertkit.export(f"{__file__}:{factory}", "onnxruntime", input=["x:2,4"], output=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_module_without_numbers_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"Linear fails on the example: .*meta tensor"):
+        convertkit.export(
+            nn.Linear(4, 4, device="meta"), "onnxruntime", example=torch.ones(1, 4), output=tmp_path / "o"
+        )
+
+
 def test_an_archive_computes_here(tmp_path: Path) -> None:
     module, x = Named().eval(), torch.randn(2, 4)
     torch.jit.script(module).save(tmp_path / "model.pt")
     subject = load(str(tmp_path / "model.pt"), "torchscript", None)
     wanted = module.dense(x) * (torch.linspace(0.0, 1.0, 4) + 1)
     torch.testing.assert_close(subject.module(x), wanted)
+
+
+def test_an_archive_of_a_gpu_that_is_damaged_is_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "model.pt"
+    torch.jit.script(Named().eval()).save(path)
+    with zipfile.ZipFile(path) as archive:
+        entry = next(each for each in archive.infolist() if "/data/" in each.filename)
+        content = archive.read(entry)
+    path.write_bytes(path.read_bytes().replace(content, bytes([content[0] ^ 255]) + content[1:]))
+    with pytest.raises(SourceError, match=r"model\.pt: torch cannot read this TorchScript archive: Bad CRC-32"):
+        load(str(path), "torchscript", None)
 
 
 def test_code_keeps_its_places() -> None:
