@@ -31,7 +31,7 @@ from convertkit.quantization.place.exact_float import exact_in_float
 from convertkit.quantization.place.full_integer import refuse_float
 from convertkit.quantization.place.graph_cost import exact_choices, is_float_faster
 from convertkit.quantization.place.graph_io import quantize_ends
-from convertkit.quantization.place.joins import uneven_joins
+from convertkit.quantization.place.joins import told_of_joins, uneven_joins
 from convertkit.quantization.place.masks import marking_units, measurable
 from convertkit.quantization.place.place import Placement
 from convertkit.quantization.place.precision_assignment import choose_integer, with_float_end
@@ -124,7 +124,8 @@ class Integers:
             self._model, moved = equalized(self._model, plan, self._profile, self._held_out, self._state)
             units = find_units(self._model.graph, self._profile)
         statistics = self._observed(units, self._measured)
-        uneven = self._uneven(units, statistics)
+        uneven = frozenset() if self._insists else uneven_joins(units, statistics, self._profile)
+        joined = told_of_joins(units, statistics, self._profile, self._insists) if self._insists else []
         marking = marking_units(units, statistics) | uneven
         plan = replace(plan, integer=self._integer(units, marking))
         flats = flat_values(self._model.graph)
@@ -152,6 +153,7 @@ class Integers:
         placement = apply(self._model, outcome.plan, Ranges(statistics, self._profile, flats))
         finish(self._model, outcome.plan)
         told = describe(units, placement, statistics, outcome, tuned, flats, uneven)
+        notes = told_instead(rungs, f"--{self._options.precision}") or self._notes(units, placement, outcome)
         self._diagnosis = {
             **effect(self._model, self._options.precision, self._profile),
             "held_out": held_out(quality, is_all=self._held_out_is_all),
@@ -159,7 +161,7 @@ class Integers:
             "equalized": dict(moved),
             "estimated": described(estimated),
             "rungs": [rung.described() for rung in rungs],
-            "notes": told_instead(rungs, f"--{self._options.precision}") or self._notes(units, placement, outcome),
+            "notes": [*notes, *joined],
         }
         return self._model
 
@@ -211,10 +213,12 @@ class Integers:
         feeds = (*self._held_out, *itertools.islice(self._measured, more))
         return Trials(self._model, ranges, feeds, self._state)
 
-    def _uneven(self, units: tuple[Unit, ...], statistics: Mapping[str, Statistics]) -> frozenset[str]:
-        """Names of the joins that stay float, where floats leave the model and nothing insists on integers."""
-        real = self._options.io_dtype == "float32" and not self._options.full_integer
-        return uneven_joins(units, statistics, self._profile) if real else frozenset()
+    @property
+    def _insists(self) -> str:
+        """The flags that insist on integers at the model's end; empty where floats leave it."""
+        all_of_it = ["--full-integer"] if self._options.full_integer else []
+        ends = [f"--io-dtype {self._options.io_dtype}"] if self._options.io_dtype != "float32" else []
+        return " and ".join(all_of_it + ends)
 
     def _integer(self, units: tuple[Unit, ...], marking: frozenset[str]) -> frozenset[str]:
         """Names of the units that compute in integers; ``Unsupported`` where all of them should and one cannot."""

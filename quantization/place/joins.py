@@ -1,18 +1,19 @@
 """Joins at a model's end whose parts are of unlike ranges stay float: boxes of 640 pixels beside scores of 1.
 
 One scale for both leaves two or three values of the scores, and the loop does not see it: beside the boxes what an
-output loses there is little.
+output loses there is little.  Where a flag insists on integers, a note tells what is lost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import onnx_ir as ir
 
 from convertkit.profile import QuantProfile
 from convertkit.quantization.calibrate.histogram import Statistics
-from convertkit.quantization.calibrate.ranges import affine, snr_db
+from convertkit.quantization.calibrate.ranges import Range, affine, snr_db
 from convertkit.quantization.graph.units import Unit
 
 _MOVES = frozenset(
@@ -28,20 +29,50 @@ def uneven_joins(units: Sequence[Unit], statistics: Mapping[str, Statistics], pr
     found: set[str] = set()
     for unit in units:
         behind = _behind(unit, at) if unit.node.op_type == "Concat" else None
-        if behind is not None and _loses(unit, statistics, profile):
+        if behind is not None and _drowned(unit, statistics, profile) is not None:
             found.update((unit.name, *behind))
     return frozenset(found)
 
 
-def _loses(unit: Unit, statistics: Mapping[str, Statistics], profile: QuantProfile) -> bool:
-    """Whether the scale of all parts together drowns one of them."""
-    parts = [statistics[str(value.name)] for value in unit.data.values() if str(value.name) in statistics]
-    known = [part for part in parts if part.samples]
+def told_of_joins(
+    units: Sequence[Unit], statistics: Mapping[str, Statistics], profile: QuantProfile, flags: str
+) -> list[str]:
+    """A note for each such join that becomes integers because of ``flags``."""
+    names = uneven_joins(units, statistics, profile)
+    joins = [unit for unit in units if unit.name in names and unit.node.op_type == "Concat"]
+    found = ((unit, _drowned(unit, statistics, profile)) for unit in joins)
+    return [_told(unit, drowned, flags) for unit, drowned in found if drowned is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Drowned:
+    """A part of a join, its range, and that of all parts with its scale."""
+
+    name: str
+    own: Range
+    joint: Range
+    scale: float
+
+
+def _told(unit: Unit, drowned: _Drowned, flags: str) -> str:
+    (low, high), (least, most) = drowned.own, drowned.joint
+    return (
+        f"{unit.name} (Concat) has one scale for all that it joins, {least:.3g} to {most:.3g}: {drowned.name}, "
+        f"{low:.3g} to {high:.3g}, is rounded to steps of about {drowned.scale:.2g}; make the parts outputs of their "
+        f"own, or leave {flags} out"
+    )
+
+
+def _drowned(unit: Unit, statistics: Mapping[str, Statistics], profile: QuantProfile) -> _Drowned | None:
+    """The part that the scale of all parts together leaves the least, where that is too little."""
+    parts = {str(value.name): statistics.get(str(value.name)) for value in unit.data.values()}
+    known = {name: part for name, part in parts.items() if part is not None and part.samples}
     if len(known) < 2:
-        return False
-    span = min(part.low for part in known), max(part.high for part in known)
+        return None
+    span = min(part.low for part in known.values()), max(part.high for part in known.values())
     joint = affine(span, profile.activation, profile.symmetric)
-    return any(snr_db(part.histogram, joint) < _LEAST_DB for part in known)
+    level, name = min((snr_db(part.histogram, joint), name) for name, part in known.items())
+    return _Drowned(name, (known[name].low, known[name].high), span, joint.scale) if level < _LEAST_DB else None
 
 
 def _behind(unit: Unit, at: Mapping[ir.Node, Unit]) -> tuple[str, ...] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import onnx
 import onnx_ir as ir
@@ -45,6 +47,35 @@ def test_scores_beside_boxes_keep_their_own_digits(quantized, model, target: str
     assert 10 * np.log10(np.square(scores).sum() / np.square(scores - got).sum()) > 35
     assert result.pairs()
     assert result.stage.diagnosis["float"]["join"] == UNEVEN
+    assert result.stage.diagnosis["notes"] == []
+
+
+INSISTS = {
+    "--full-integer": {"full_integer": True},
+    "--io-dtype int8": {"io_dtype": "int8"},
+    "--full-integer and --io-dtype uint8": {"full_integer": True, "io_dtype": "uint8"},
+}
+
+
+@pytest.mark.parametrize("flags", INSISTS)
+@pytest.mark.parametrize("model", [lambda: detector(sharpness=0.3), moved], ids=["at the end", "moved"])
+def test_who_insists_on_integers_is_told_what_the_scores_become(quantized, model, flags: str):
+    result = quantized(model(), images(24), without_costs=True, **INSISTS[flags])
+    (note,) = result.stage.diagnosis["notes"]
+    told = re.fullmatch(
+        r"join \(Concat\) .*: scores, \S+ to 0.999, is rounded to steps of about (\d+); .* or (.*)", note
+    )
+    assert told is not None
+    scales = [scale for name, (scale, _) in result.pairs().items() if name.startswith(("y", "joined"))]
+    assert float(told[1]) == pytest.approx(max(scales), rel=0.4)
+    assert told[2] == f"leave {flags} out"
+
+
+def test_parts_of_like_ranges_need_no_note(quantized):
+    head = detector(sharpness=0.3)
+    head.graph.node[-1].input[0] = "logits"
+    result = quantized(head, images(24), without_costs=True, full_integer=True)
+    assert result.stage.diagnosis["notes"] == []
 
 
 JOIN = helper.make_node("Concat", ["a", "b"], ["c"], "join", axis=1)
