@@ -6,7 +6,7 @@ python bench/torch_samples.py page FOLDER                   docs/measurements/to
 
 ``make`` needs the package ``expecttest``, which torch's testing modules import.  A sample is right where the delivered
 numbers are within 2e-5 of the largest, or eight times the source's own error, of torch in float64; integers are equal.
-Nothing is verified on the way: what is wrong here is what verification has to find.
+The converter judges its routes as ever; behind it nothing is verified: what is wrong here is what that has to find.
 """
 
 from __future__ import annotations
@@ -19,15 +19,20 @@ import json
 import logging
 import pickle
 import re
+import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from page_rows import latest
+
+if TYPE_CHECKING:
+    from convertkit.converters.pytorch.routes.conversion import Accepted
+    from convertkit.workers.process import Reply, Worker
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "measurements" / "torch-samples.md"
@@ -117,57 +122,70 @@ def differs(got: list[np.ndarray], outs: list[np.ndarray], double: list[np.ndarr
     return ""
 
 
+class Here:
+    """The converter's worker, in this process: the same service, without a fork for each call."""
+
+    def __init__(self) -> None:
+        from convertkit.converters.pytorch.service import TorchService
+
+        self._service = TorchService()
+
+    def call(self, method: str, params: dict[str, Any], arrays: Any = None, *, isolated: bool = False) -> Reply:
+        """The service's answer, or the error that it raises."""
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            reply: Reply = getattr(self._service, method)(params, arrays or {})
+        return reply
+
+    def begin(self, method: str, params: dict[str, Any], arrays: Any, *, isolated: bool) -> Callable[[], Reply]:
+        """The same, computed at once."""
+        reply = self.call(method, params, arrays)
+        return lambda: reply
+
+
+def converted(program: Path, work: Path) -> Accepted:
+    """What the converter accepts for a program, as it does for a user's."""
+    from convertkit.converters.pytorch.model.opening import Model, Opening
+    from convertkit.converters.pytorch.model.remote import RemoteModel
+    from convertkit.converters.pytorch.routes.conversion import Judging, convert
+    from convertkit.progress import Silent
+
+    worker, model = Here(), Model(str(program), "pt2", None, ())
+    opening = Opening(model, cast("Worker", worker), lambda: worker.call("open", model.params()))
+    remote = RemoteModel(opening)
+    remote.loaded()
+    return convert(remote, remote.described(0, work), work, Judging(0, edges=True, brief=True), Silent())
+
+
 def results(program: Path, data: dict[str, Any], work: Path) -> Iterator[tuple[str, str, str]]:
     """Runtime, verdict and reason for one sample, the second runtime only where the first is right."""
     import onnxruntime as ort
-    import torch
     from ai_edge_litert.interpreter import Interpreter
     from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
-    from convertkit.converters.pytorch.compat import files
-    from convertkit.converters.pytorch.describe.capture import refuse_training
-    from convertkit.converters.pytorch.model.subject import Subject
-    from convertkit.converters.pytorch.operators.indices import widen_indices
-    from convertkit.converters.pytorch.operators.spectra import exact_transforms
-    from convertkit.converters.pytorch.routes import exporting, restoring
     from convertkit.errors import ConvertKitError
-    from convertkit.onnx.canonical import canonicalize
     from convertkit.onnx.load import load_model
-    from convertkit.onnx.plain_constants import fold_plain_constants
-    from convertkit.onnx.save import save_model
     from convertkit.targets.tflite.compile import compile_model
     from convertkit.targets.tflite.passes import Options
 
-    unread = files.invalid_program()
-    refused = (unread, ort_errors.Fail, ort_errors.InvalidArgument, ort_errors.InvalidGraph, ort_errors.NotImplemented)
-    inputs, outs = [f"x{place}" for place in range(len(data["inputs"]))], [f"y{i}" for i in range(len(data["outs"]))]
+    unread = (ort_errors.Fail, ort_errors.InvalidArgument, ort_errors.InvalidGraph, ort_errors.NotImplemented)
     runtime = RUNTIMES[0]
     try:
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()), torch.no_grad():
-            read = torch.export.load(program)
-            refuse_training(Subject(read.module(), (), "pt2", read))
-            exporting.write_program(read, inputs, outs, str(work / "written.onnx"))
-        model = load_model(work / "written.onnx")
-        restoring._name_outputs(model.graph, outs)
-        fold_plain_constants(model)
-        widen_indices(model)
-        model = canonicalize(model)
-        model = canonicalize(model) if exact_transforms(model) else model
-        save_model(model, work / "model.onnx", "sample", ())
-        session = ort.InferenceSession(str(work / "model.onnx"))
-        feed = {each.name: data["inputs"][int(each.name[1:])] for each in session.get_inputs()}
-        wrong = differs(session.run(None, feed), data["outs"], data["double"])
+        made = converted(program, work)
+        session = ort.InferenceSession(str(made.artifact.path))
+        names = [leaf.name for leaf in made.interface.leaves]
+        feed = dict(zip(names, data["inputs"], strict=True))
+        wrong = differs(session.run(list(made.interface.output_names), feed), data["outs"], data["double"])
         yield runtime, "wrong" if wrong else "right", wrong
         if wrong or not feed:
             return
         runtime = RUNTIMES[1]
-        compile_model(load_model(work / "model.onnx"), Options(input_layout="nchw")).write(work / "model.tflite")
+        compile_model(load_model(made.artifact.path), Options(input_layout="nchw")).write(work / "model.tflite")
         answer = Interpreter(str(work / "model.tflite"), num_threads=1).get_signature_runner()(**feed)
-        wrong = differs([answer[name] for name in outs], data["outs"], data["double"])
+        wrong = differs([answer[name] for name in made.interface.output_names], data["outs"], data["double"])
         yield runtime, "wrong" if wrong else "right", wrong
     except ConvertKitError as error:
         yield runtime, "refused", str(error).splitlines()[0]
-    except (*refused, RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError) as error:
+    except (*unread, RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError) as error:
         yield runtime, "fault", f"{type(error).__name__}: {error}"[:400]
 
 
@@ -175,14 +193,12 @@ def run(folder: Path, only: list[str]) -> None:
     """A row for each sample that has none."""
     import torch
 
-    from convertkit.converters.pytorch.compat import exporters
+    from convertkit.converters.pytorch.routes import exporting
 
     torch.set_num_threads(1)
-    exporters.let_masks_be()
+    exporting.prepare()
     rows = folder / "rows.jsonl"
     done = {row["name"] for row in latest(rows)}
-    work = folder / "work"
-    work.mkdir(exist_ok=True)
     for kept in sorted(folder.glob("*.pkl")):
         data, name = pickle.loads(kept.read_bytes()), kept.stem
         complex_ = any(each.dtype.kind == "c" for each in data["inputs"] + data["outs"])
@@ -190,8 +206,9 @@ def run(folder: Path, only: list[str]) -> None:
             continue
         began = time.perf_counter()
         row: dict[str, Any] = {"name": name}
-        for runtime, verdict, reason in results(folder / f"{name}.pt2", data, work):
-            row[runtime] = [verdict, reason]
+        with tempfile.TemporaryDirectory() as work:
+            for runtime, verdict, reason in results(folder / f"{name}.pt2", data, Path(work)):
+                row[runtime] = [verdict, reason]
         row["s"] = round(time.perf_counter() - began, 2)
         with rows.open("a") as file:
             file.write(json.dumps(row) + "\n")
@@ -211,7 +228,7 @@ def page(folder: Path) -> None:
         "",
         f"Generated by `python bench/torch_samples.py` with torch {torch.__version__.partition('+')[0]}: {len(rows)}",
         f"samples of {len(operators)} operators of `torch.testing`, without those that draw random numbers or have",
-        "complex numbers at the interface. Each went through the route, the canonical form and the compiler, without",
+        "complex numbers at the interface. Each was converted as a user's program is, compiled without further",
         "verification, and ran in the runtime on the sample itself. Right means within",
         f"{NEAR:g} of the largest number, or {OWN:g} times torch's own error in float32, of torch in float64.",
         f"{left} samples more were made and not run." if left else "All samples that were made were run.",

@@ -139,7 +139,7 @@ def test_what_is_foretold_is_not_run(tmp_path, monkeypatch):
 
 def test_a_refusal_is_taken_apart(tmp_path):
     source = onnx_models.write(tmp_path, MODELS["shifted"])
-    verdicts = {each.target: each for each in convertkit.check(source).verdicts}
+    verdicts = {each.target: each for each in convertkit.check(source, ("tensorrt", "onnxruntime")).verdicts}
     refused = verdicts["tensorrt"]
     assert (refused.converts, refused.kind, refused.exit_code) == (False, "Unsupported", 1)
     assert refused.node == "rounds (QuantizeLinear)"

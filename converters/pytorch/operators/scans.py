@@ -136,14 +136,40 @@ def searchsorted(
     side: str | None = None,
     sorter: Tensor | None = None,
 ) -> Tensor:
-    """``aten::searchsorted``: how many of the ordered values lie before each of ``x``."""
+    """``aten::searchsorted``: how many of the ordered values lie before each of ``x``; all of them before NaN."""
     if sorter is not None:
         ordered = torch.gather(ordered, -1, sorter)
     if not isinstance(x, Tensor):
         x = torch.full((), x, dtype=ordered.dtype)
-    before = ordered if ordered.dim() == 1 else ordered.unsqueeze(-2)
-    found = before <= x.unsqueeze(-1) if right or side == "right" else before < x.unsqueeze(-1)
-    return found.to(torch.int32).sum(-1).to(torch.int32 if out_int32 else torch.int64)
+    upto = right or side == "right"
+    found = _searched(ordered, x, upto) if isinstance(ordered.shape[-1], int) else _counted(ordered, x, upto)
+    return found.to(torch.int32 if out_int32 else torch.int64)
+
+
+def _counted(ordered: Tensor, x: Tensor, upto: bool) -> Tensor:
+    before, x = ordered if ordered.dim() == 1 else ordered.unsqueeze(-2), x.unsqueeze(-1)
+    return (~(before > x if upto else before >= x)).to(torch.int32).sum(-1)
+
+
+def _searched(ordered: Tensor, x: Tensor, upto: bool) -> Tensor:
+    """Halved step by step as torch does it, so that values that are in no order give the same, too.
+
+    Places are floats, which are exact here. Source: aten/src/ATen/native/Bucketization.cpp.
+    """
+    length = ordered.shape[-1]
+    first = torch.zeros_like(x, dtype=torch.float32)
+    behind = torch.full_like(x, length, dtype=torch.float32)
+    for _ in range(length.bit_length()):
+        middle = torch.floor((first + behind) * 0.5)
+        place = middle.clamp(max=length - 1).to(torch.int64)
+        value = ordered[place] if ordered.dim() == 1 else torch.gather(ordered, -1, place)
+        lies_before = ~(value > x if upto else value >= x)
+        left = first < behind
+        first, behind = (
+            torch.where(left & lies_before, middle + 1, first),
+            torch.where(left & ~lies_before, middle, behind),
+        )
+    return first
 
 
 def rrelu(x: Tensor, noise: Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False, *_: Any) -> Any:
