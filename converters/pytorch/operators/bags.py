@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -9,16 +10,29 @@ from torch import Tensor
 
 _ATEN = torch.ops.aten
 _BAG_DEFAULTS = (False, 0, False, None, False, None)
+_SUM, _MAX = 0, 2
 
 
 def embedding_bag(weight: Tensor, ids: Tensor, offsets: Tensor, *rest: Any) -> Any:
     """Bags that begin at ``offsets``: rows looked up and put together; ``rest`` as ``aten::embedding_bag`` has it."""
-    _, mode, _, sample_weights = (*rest, *(False, 0, False, None)[len(rest) :])[:4]
+    _, mode, _, sample_weights, _, padding = _options(rest)
     rows = torch.embedding(weight, ids)
     if sample_weights is not None:
         rows = rows * sample_weights.unsqueeze(1)
+    members = _members(offsets, ids)
+    if padding is not None:
+        members = members & _counts(weight, ids, padding)
     unread = torch.zeros_like(offsets)
-    return _BAGS[mode](rows, _members(offsets, ids)), unread, unread, unread
+    return _BAGS[mode](rows, members), unread, unread, unread
+
+
+def _options(given: Sequence[Any]) -> tuple[Any, ...]:
+    return (*given, *_BAG_DEFAULTS[len(given) :])
+
+
+def _counts(weight: Tensor, ids: Tensor, padding: int) -> Tensor:
+    """Which ids are none of padding; a negative one counts from the last row."""
+    return torch.ne(ids, padding % weight.shape[0])
 
 
 def _members(offsets: Tensor, ids: Tensor) -> Tensor:
@@ -47,14 +61,26 @@ _BAGS = (_summed, _mean, _largest)
 
 def even_bags(weight: Tensor, ids: Tensor, offsets: Tensor, *rest: Any) -> Any:
     """Bags of one size: as many rows each, looked up and put together; ``rest`` as ``aten::embedding_bag`` has it."""
-    _, mode, _, sample_weights = (*rest, *(False, 0, False, None)[len(rest) :])[:4]
+    _, mode, _, sample_weights, _, padding = _options(rest)
     bags = offsets.shape[0]
-    rows = torch.embedding(weight, ids).reshape(bags, ids.shape[0] // bags, weight.shape[1])
+    size = ids.shape[0] // bags
+    rows = torch.embedding(weight, ids).reshape(bags, size, weight.shape[1])
     if sample_weights is not None:
         rows = rows * sample_weights.reshape(bags, -1, 1)
-    result = (rows.sum(1), rows.mean(1), rows.amax(1))[mode]
+    if padding is None:
+        result = (rows.sum(1), rows.mean(1), rows.amax(1))[mode]
+    else:
+        result = _without_padding(rows, _counts(weight, ids, padding).reshape(bags, size, 1), mode)
     unread = torch.zeros_like(offsets)
     return result, unread, unread, unread
+
+
+def _without_padding(rows: Tensor, counts: Tensor, mode: int) -> Tensor:
+    """Of the rows that count, or 0 where none does."""
+    if mode == _MAX:
+        return rows.masked_fill(~counts, float("-inf")).amax(1).masked_fill(~counts.any(1), 0.0)
+    total = rows.masked_fill(~counts, 0.0).sum(1)
+    return total if mode == _SUM else total / counts.to(rows.dtype).sum(1).clamp(min=1)
 
 
 def without_indices(node: Any) -> bool:
@@ -75,5 +101,4 @@ def are_uneven(node: Any) -> bool:
 
 
 def _are_plain(node: Any) -> bool:
-    options = (*node.args[3:], *_BAG_DEFAULTS[len(node.args) - 3 :])
-    return not options[4] and options[5] in (None, -1) and without_indices(node)
+    return not _options(node.args[3:])[4] and without_indices(node)

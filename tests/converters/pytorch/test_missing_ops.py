@@ -29,23 +29,35 @@ from convertkit.targets.tflite.passes import Options
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
+PADDING = [None, 0, -1]
+
+
+@pytest.mark.parametrize("padding", PADDING)
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
-def test_bags_of_one_size_are_rows_put_together(mode: str) -> None:
-    layer = nn.EmbeddingBag(9, 4, mode=mode).eval().requires_grad_(False)
+def test_bags_of_one_size_are_rows_put_together(mode: str, padding: int | None) -> None:
+    layer = bags(mode, padding)
     ids = torch.arange(15).reshape(3, 5) % 9
     program = torch.export.export(layer, (ids,), dynamic_shapes=({0: torch.export.Dim.AUTO},), strict=False)
     table = substitutes(program)
     assert list(table.values()) == [even_bags]
     taken = program.run_decompositions(table)
     assert not any("embedding_bag" in str(node.target) for node in taken.graph.nodes)
-    for batch in (ids, ids[:2], ids.repeat(2, 1)):
+    for batch in (ids, ids[:2], ids.repeat(2, 1), ids % 2 * 8, ids * 0, ids * 0 + 8):
         torch.testing.assert_close(taken.module()(batch), layer(batch))
 
 
+def bags(mode: str, padding: int | None) -> nn.Module:
+    """A row of padding is not of zeros where weights were loaded into the layer."""
+    layer = nn.EmbeddingBag(9, 4, mode=mode, padding_idx=padding).eval().requires_grad_(False)
+    layer.weight.copy_(torch.randn(9, 4))
+    return layer
+
+
+@pytest.mark.parametrize("padding", PADDING)
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
-def test_bags_of_any_size_are_told_apart_by_where_they_begin(mode: str) -> None:
-    layer = nn.EmbeddingBag(9, 4, mode=mode).eval().requires_grad_(False)
-    example = (torch.arange(7) % 9, torch.tensor([0, 2, 2, 6]))
+def test_bags_of_any_size_are_told_apart_by_where_they_begin(mode: str, padding: int | None) -> None:
+    layer = bags(mode, padding)
+    example = (torch.tensor([0, 8, 0, 1, 2, 8, 3]), torch.tensor([0, 2, 2, 6]))
     program = torch.export.export(layer, example, strict=False)
     table = substitutes(program)
     assert list(table.values()) == [embedding_bag]
@@ -70,9 +82,8 @@ def test_axes_larger_than_one_are_not_squeezed(tmp_path: Path) -> None:
         torch.testing.assert_close(torch.from_numpy(got), Squeezed()(batch))
 
 
-@pytest.mark.parametrize("option", [{"padding_idx": 3}, {"include_last_offset": True}])
-def test_bags_that_leave_out_an_id_or_say_where_the_last_ends_are_left_alone(option: dict[str, int]) -> None:
-    layer = nn.EmbeddingBag(9, 4, **option).eval().requires_grad_(False)
+def test_bags_that_say_where_the_last_ends_are_left_alone() -> None:
+    layer = nn.EmbeddingBag(9, 4, include_last_offset=True).eval().requires_grad_(False)
     program = torch.export.export(layer, (torch.arange(6), torch.tensor([0, 2])), strict=False)
     assert substitutes(program) == {}
 
