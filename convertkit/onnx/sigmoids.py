@@ -12,6 +12,8 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes.common import LiftConstantsToInitializersPass
 
+from convertkit.onnx.edit import array_of
+
 _ASKS = frozenset({"Log", "Reciprocal", "Sqrt", "Pow"})
 _KEEPS = frozenset({"Mul", "Where", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Gather"})
 _SHIFTS = frozenset({"Add", "Clip", "Max", "Min"})
@@ -38,10 +40,22 @@ def _asked(value: ir.Value, depth: int) -> bool:
 def _asks(node: ir.Node, place: int, depth: int) -> bool:
     if node.domain:
         return False
-    if (node.op_type in _ASKS and place == 0) or (node.op_type == "Div" and place == 1):
+    multiplies = node.op_type == "Pow" and place == 0 and _multiplies(node)
+    if (node.op_type in _ASKS and place == 0 and not multiplies) or (node.op_type == "Div" and place == 1):
         return True
-    follows = node.op_type in _KEEPS or node.op_type == "Div" or (node.op_type in _SHIFTS and _is_near(node, place))
+    follows = (
+        multiplies
+        or node.op_type in _KEEPS
+        or node.op_type == "Div"
+        or (node.op_type in _SHIFTS and _is_near(node, place))
+    )
     return follows and depth > 0 and any(_asked(value, depth - 1) for value in node.outputs)
+
+
+def _multiplies(power: ir.Node) -> bool:
+    """Whether the exponent is 1 or more, as a square's: what small values are off by becomes less."""
+    exponent = array_of(power.inputs[1])
+    return exponent is not None and bool((exponent >= 1).all())
 
 
 def _is_near(node: ir.Node, place: int) -> bool:

@@ -16,11 +16,15 @@ _ASKED = {
     "with an epsilon": "<float e = {1e-7}> {s = Sigmoid(x) a = Add(e, s) y = Log(a)}",
     "limited": "<float e = {1e-30}> {s = Sigmoid(x) a = Clip(s, e) y = Log(a)}",
     "divisor": "<float e = {3.0}> {s = Sigmoid(x) y = Div(e, s)}",
+    "root": "<float e = {0.5}> {s = Sigmoid(x) y = Pow(s, e)}",
+    "logarithm of a power": "<float e = {1.05}> {s = Sigmoid(x) a = Pow(s, e) y = Log(a)}",
     "moved": "<int64[1] a = {0}> {s = Sigmoid(x) u = Unsqueeze(s, a) q = Squeeze(u, a) y = Log(q)}",
 }
 _NOT_ASKED = {
     "product": "{s = Sigmoid(x) y = Mul(x, s)}",
     "far from 0": "<float e = {1.0}> {s = Sigmoid(x) a = Add(s, e) y = Log(a)}",
+    "square, as of the sizes of boxes": "<float e = {2.0}> {s = Sigmoid(x) y = Pow(s, e)}",
+    "exponent": "<float e = {2.0}> {s = Sigmoid(x) y = Pow(e, s)}",
     "an end": "{y = Sigmoid(x)}",
 }
 _TRUTH = {
@@ -28,6 +32,8 @@ _TRUTH = {
     "with an epsilon": lambda s: np.log(s + np.float32(1e-7)),
     "limited": lambda s: np.log(np.maximum(s, 1e-30)),
     "divisor": lambda s: 3 / s,
+    "root": np.sqrt,
+    "logarithm of a power": lambda s: 1.05 * np.log(s),
     "moved": np.log,
 }
 
