@@ -77,18 +77,29 @@ def _same(qdq: QdqGroup) -> bool:
     return qdq.inputs[0] is not None and _one_scale(qdq.params(0))
 
 
-def _same_for_all(qdq: QdqGroup) -> bool:
-    """Operators that mix elements of several tensors: each is brought to the output's parameters first."""
-    if any(not _one_scale(qdq.params(place)) for place in range(len(qdq.inputs))):
-        return False
-    for place, value in enumerate(qdq.inputs):
-        assert value is not None
-        if quantization_of(value) != qdq.result:
-            qdq.inputs[place] = _requantized(qdq, place, value)
-    return True
+def _same_for_all(*, by_floats: bool) -> Rule:
+    """Operators that mix elements of several tensors: each is brought to the output's parameters first.
+
+    ``by_floats``: by Dequantize and Quantize, since XNNPACK's kernel from integers to integers rounds the ratio of the
+    scales to 1/256 and ties away from zero, so that a tenth of the integers is another one.
+    """
+
+    def rule(qdq: QdqGroup) -> bool:
+        if any(not _one_scale(qdq.params(place)) for place in range(len(qdq.inputs))):
+            return False
+        for place, value in enumerate(qdq.inputs):
+            assert value is not None
+            if quantization_of(value) != qdq.result:
+                real = qdq.node.inputs[place]
+                assert real is not None
+                qdq.inputs[place] = _requantized(qdq, place, real if by_floats else value)
+        return True
+
+    return rule
 
 
 def _requantized(qdq: QdqGroup, place: int, value: ir.Value) -> ir.Value:
+    """``value``, integers or floats, as integers of the output's parameters."""
     name = "int16" if qdq.kind == ir.DataType.INT16 else "int8"
     made = ir.node("Quantize", [value], {"to": name}, domain=OWN, name=f"{qdq.node.name}/requantize_{place}")
     result = insert_before(qdq.node, made, like=value)
@@ -236,6 +247,7 @@ def _average(qdq: QdqGroup) -> bool:
 
 _MOVES = """Reshape Flatten Squeeze Unsqueeze Transpose Slice Split Gather Identity Tile Expand DepthToSpace
 SpaceToDepth ReduceMax ReduceMin"""
+_MIXES = ("Concat", "Max", "Min")
 
 INTEGER: dict[tuple[str, str], Rule] = {
     (NHWC, "Conv"): _conv,
@@ -247,9 +259,7 @@ INTEGER: dict[tuple[str, str], Rule] = {
     ("", "Mul"): _arithmetic,
     **{("", name): _same for name in _MOVES.split()},
     **{(NHWC, name): _same for name in ("MaxPool", "GlobalMaxPool", "DepthToSpace", "SpaceToDepth")},
-    ("", "Concat"): _same_for_all,
-    ("", "Max"): _same_for_all,
-    ("", "Min"): _same_for_all,
+    **{("", name): _same_for_all(by_floats=True) for name in _MIXES},
     ("", "Pad"): _pad,
     (NHWC, "Resize"): _resize,
     (NHWC, "GlobalAveragePool"): _reduction,
@@ -269,6 +279,7 @@ SLOW: dict[tuple[str, str], Rule] = {
     ("", "HardSwish"): _bytes,
     ("", "PRelu"): lambda qdq: _bytes(qdq) and _arithmetic(qdq),
     ("", "ReduceSum"): _reduction,
+    **{("", name): _same_for_all(by_floats=False) for name in _MIXES},
     ("", "MatMul"): _product,
     (OWN, "BatchMatMul"): _product,
 }

@@ -193,6 +193,19 @@ def test_concat_of_other_scales_is_requantized_first():
     within_one_lsb(case, (2, 3, 4), 0.07)
 
 
+@pytest.mark.parametrize("op", ["Concat", "Min"])
+def test_integers_of_other_scales_are_those_of_the_graph(op):
+    """XNNPACK's kernel from integers to integers makes a tenth of these others."""
+    q = Qdq()
+    other = q.quantized(q.node("Relu", "x"), scale=0.447, zero=-5)
+    y = q.node(op, q.quantized("x", scale=0.35), other, **({"axis": 1} if op == "Concat" else {}))
+    case = q.case(q.quantized(y, scale=0.447, zero=-5), (1, 256))
+    assert case.operators[{"Concat": "CONCATENATION", "Min": "MINIMUM"}[op]] == 1
+    every = (np.float32(0.35) * (np.arange(256) - 128 - 3).astype(np.float32))[None]
+    ((expected, result),) = case.both([{"x": every}])
+    np.testing.assert_allclose(result["y"], expected["y"], atol=1e-4)
+
+
 def test_softmax_stays_float_unless_everything_must_be_integer():
     for full, kernels in ((False, 2), (True, 1)):
         q = Qdq()
