@@ -6,6 +6,7 @@ import math
 
 import onnx_ir as ir
 
+from convertkit.artifact import Array
 from convertkit.onnx.edit import array_of, only_user
 from convertkit.onnx.interpolation import copies_elements
 
@@ -38,7 +39,7 @@ def node_kinds(node: ir.Node) -> tuple[str, ...]:
 def _variant(node: ir.Node) -> str:
     inputs = (*node.inputs, None, None)
     if node.op_type == "MatMul":
-        right = array_of(inputs[1])
+        right = _stored(inputs[1])
         return "" if right is not None and right.ndim == 2 else ".dynamic"
     if node.op_type == "Mul":
         return ".gated" if _is_gated(node) else ""
@@ -53,8 +54,14 @@ def _variant(node: ir.Node) -> str:
         return ".shuffle" if _is_shuffle(node) else ""
     if node.op_type not in ("Conv", "ConvTranspose"):
         return ""
-    weight = array_of(inputs[1])
+    weight = _stored(inputs[1])
     return ".dynamic" if weight is None else _of_convolution(node, weight.shape)
+
+
+def _stored(value: ir.Value | None) -> Array | None:
+    """The array of a constant; its integers where a model that came quantized holds those."""
+    maker = None if value is None else value.producer()
+    return array_of(maker.inputs[0] if maker is not None and maker.op_type == "DequantizeLinear" else value)
 
 
 def _makes_scores(node: ir.Node) -> bool:

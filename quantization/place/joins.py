@@ -37,29 +37,32 @@ def uneven_joins(units: Sequence[Unit], statistics: Mapping[str, Statistics], pr
 def told_of_joins(
     units: Sequence[Unit], statistics: Mapping[str, Statistics], profile: QuantProfile, flags: str
 ) -> list[str]:
-    """A note for each such join that becomes integers because of ``flags``."""
+    """A note of the worst of such joins, which become integers because of ``flags``; empty where there is none."""
     names = uneven_joins(units, statistics, profile)
     joins = [unit for unit in units if unit.name in names and unit.node.op_type == "Concat"]
-    found = ((unit, _drowned(unit, statistics, profile)) for unit in joins)
-    return [_told(unit, drowned, flags) for unit, drowned in found if drowned is not None]
+    found = [(unit, each) for unit in joins if (each := _drowned(unit, statistics, profile)) is not None]
+    return [_told(found, flags)] if found else []
 
 
 @dataclass(frozen=True, slots=True)
 class _Drowned:
-    """A part of a join, its range, and that of all parts with its scale."""
+    """A part of a join, its SNR in dB and its range, and that of all parts with its scale."""
 
     name: str
+    level: float
     own: Range
     joint: Range
     scale: float
 
 
-def _told(unit: Unit, drowned: _Drowned, flags: str) -> str:
+def _told(found: Sequence[tuple[Unit, _Drowned]], flags: str) -> str:
+    unit, drowned = min(found, key=lambda each: each[1].level)
     (low, high), (least, most) = drowned.own, drowned.joint
+    others = f"; so it is with {len(found) - 1} more" if len(found) > 1 else ""
     return (
         f"{unit.name} (Concat) has one scale for all that it joins, {least:.3g} to {most:.3g}: {drowned.name}, "
-        f"{low:.3g} to {high:.3g}, is rounded to steps of about {drowned.scale:.2g}; make the parts outputs of their "
-        f"own, or leave {flags} out"
+        f"{low:.3g} to {high:.3g}, is rounded to steps of about {drowned.scale:.2g}{others}; make the parts outputs of "
+        f"their own, or leave {flags} out"
     )
 
 
@@ -72,7 +75,7 @@ def _drowned(unit: Unit, statistics: Mapping[str, Statistics], profile: QuantPro
     span = min(part.low for part in known.values()), max(part.high for part in known.values())
     joint = affine(span, profile.activation, profile.symmetric)
     level, name = min((snr_db(part.histogram, joint), name) for name, part in known.items())
-    return _Drowned(name, (known[name].low, known[name].high), span, joint.scale) if level < _LEAST_DB else None
+    return _Drowned(name, level, (known[name].low, known[name].high), span, joint.scale) if level < _LEAST_DB else None
 
 
 def _behind(unit: Unit, at: Mapping[ir.Node, Unit]) -> tuple[str, ...] | None:

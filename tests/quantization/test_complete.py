@@ -172,3 +172,12 @@ def test_what_computes_in_float_is_refused_by_name(tmp_path, reason, target):
     whole = {"int8": True, "full_integer": True, "calib": calibration}
     with pytest.raises(Unsupported, match=reason):
         convertkit.export(tmp_path / "model.onnx", target, output=tmp_path / "out", **whole)
+
+
+@pytest.mark.parametrize("target", ["tflite", "onnxruntime"])
+def test_convolutions_of_stored_integers_have_their_kernel(quantized, tmp_path, target):
+    given = quantized(small_cnn(), images(24), target="tflite", without_costs=True).after.path
+    made = convertkit.export(
+        given, target, int8=True, full_integer=True, calib={"x": images(24)}, output=tmp_path / "out"
+    )
+    assert made.passed
