@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import torch
@@ -35,6 +36,31 @@ def import_translators() -> None:
     for name in _TRANSLATORS:
         with suppress(ModuleNotFoundError):
             importlib.import_module(name)
+    with suppress(ModuleNotFoundError):
+        _tell_domains_at_once(importlib.import_module("onnxscript.function_libs.torch_lib.registration"))
+
+
+def _tell_domains_at_once(registration: Any) -> None:
+    """Let a translator tell its domain without its source, which torch asks of 500 of them for every model.
+
+    The source is read where anything else of it is asked for.  That is 0.8 seconds of every export.
+    """
+    translators = [each for _, named in registration.default_registry.items() for each in named.overloads]
+    for kind in {type(each) for each in translators}:
+        read = vars(kind).get("function_ir")
+        if isinstance(read, property) and read.fget is not None:
+            kind.function_ir = property(partial(_Signature, read.fget))
+
+
+class _Signature:
+    """A translator's, whose domain is that of its opset; read when it is needed."""
+
+    def __init__(self, read: Callable[[Any], Any], translator: Any) -> None:
+        self._read, self._translator = read, translator
+        self.domain = translator.opset.domain
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._read(self._translator), name)
 
 
 def decompositions(translated: set[Any]) -> dict[Any, Callable[..., Any]]:
