@@ -58,6 +58,10 @@ def test_tf2onnx_asks_registered_handlers() -> None:
     assert {"version_9"} <= set(dir(compat.Select)), "Choose builds on it"
     assert {"version_11"} <= set(dir(compat.Resize)), "Weighted builds on it"
     assert {"version_10"} <= set(dir(compat.FakeQuantWithMinMaxArgs)), "FakeQuant builds on it"
+    assert {"version_10"} <= set(dir(compat.CropAndResize)), "Crops builds on it"
+    assert {"version_9"} <= set(dir(compat.ExtractImagePatches)), "Patches builds on it"
+    assert {"version_12"} <= set(dir(compat.MatrixDiag)), "Diagonals builds on it"
+    assert {"any_version"} <= set(dir(compat.NonMaxSuppression)), "Suppressed builds on it"
     definition = tf.compat.v1.GraphDef()
     with tf.Graph().as_default() as graph:
         x = tf.compat.v1.placeholder(tf.float32, [3], name="x")
