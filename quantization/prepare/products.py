@@ -31,7 +31,7 @@ def plain_gemm(graph: ir.Graph, node: ir.Node) -> None:
     operator, operands, attributes = "Gemm", [a], _TRANSPOSED
     if is_constant(b):
         operands.append(_weight(graph, node, b))
-        if bias is not None and is_constant(bias) and _is_row(bias, operands[1]):
+        if bias is not None and is_constant(bias) and _is_row(bias):
             operands.append(_row(graph, bias, beta, operands[1]))
             bias = None
     else:
@@ -63,10 +63,9 @@ def _weight(graph: ir.Graph, node: ir.Node, weight: ir.Value) -> ir.Value:
     return add_constant(graph, f"{weight.name}_plain", np.ascontiguousarray(array) * np.float32(alpha))
 
 
-def _is_row(bias: ir.Value, weight: ir.Value) -> bool:
+def _is_row(bias: ir.Value) -> bool:
     """Whether it is the same in each row of the product."""
-    shape = constant(bias).shape
-    return all(size == 1 for size in shape[:-1]) and constant(bias).size in (1, constant(weight).shape[0])
+    return all(size == 1 for size in constant(bias).shape[:-1])
 
 
 def _row(graph: ir.Graph, bias: ir.Value, beta: float, weight: ir.Value) -> ir.Value:

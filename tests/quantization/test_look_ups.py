@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import onnx_ir as ir
 import pytest
 from onnx import helper, numpy_helper
 
-from convertkit.quantization.prepare.look_ups import store_tables
+from convertkit.quantization.prepare.look_ups import store_tables, tables_as_values
+from convertkit.recipe import ExportOptions
+from convertkit.targets.tflite.profile import profile
 from tests.quantization.models import model_of
 
 ROWS, WIDTH, PLACES = 60, 16, 6
@@ -55,3 +59,13 @@ def test_a_constant_that_is_an_output_stays_one() -> None:
     store_tables(model)
     assert [node.op_type for node in model.graph] == ["Identity"]
     assert [each.name for each in model.graph.outputs] == ["a"]
+
+
+@pytest.mark.parametrize(("kind", "rows", "is_value"), [("f4", True, True), ("f4", False, False), ("i8", True, False)])
+def test_tables_of_floats_become_values_where_rows_of_integers_are_looked_up(kind, rows, is_value) -> None:
+    look_up = helper.make_node("Gather", ["table", "places"], ["y"], "look_up")
+    constants = {"table": np.ones((3, 2), kind), "places": np.array([0, 2])}
+    model = ir.from_proto(model_of([look_up], constants, {}, {"y": None}))
+    chosen = profile(ExportOptions(source="x", precision="int8", full_integer=True))
+    tables_as_values(model, replace(chosen, integer_rows=rows))
+    assert [node.op_type for node in model.graph] == (["Identity", "Gather"] if is_value else ["Gather"])

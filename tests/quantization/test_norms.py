@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import onnx_ir as ir
 import onnxruntime as ort
 import pytest
 from onnx import helper
 
+from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.load import load_model
 from convertkit.onnx.runner import OnnxRunner
 from convertkit.onnx.save import save_model
@@ -88,3 +91,22 @@ def test_parts_compute_the_same(tmp_path, operator, constants, attributes, profi
     x = {"x": rng.normal(3, 2, (2, 4, 6)).astype("f4")}
     with OnnxRunner(before) as one, OnnxRunner(after) as other:
         np.testing.assert_allclose(other.run(x)["y"], one.run(x)["y"], rtol=1e-5, atol=1e-5)
+
+
+WHOLE = {
+    "its mean is an output": (helper.make_node("LayerNormalization", ["x", "g"], ["y", "mean"], "norm"), False),
+    "its scale is computed": (helper.make_node("LayerNormalization", ["x", "x"], ["y"], "norm"), False),
+    "it has a kernel of its own": (helper.make_node("LayerNormalization", ["x", "g"], ["y"], "norm"), True),
+}
+
+
+@pytest.mark.parametrize("why", WHOLE)
+def test_other_normalizations_stay_whole(why: str) -> None:
+    node, own = WHOLE[why]
+    shapes = {name: [2, 4, 1 if name == "mean" else 6] for name in node.output}
+    proto = model_of([node], {"g": np.ones(6, "f4")}, {"x": [2, 4, 6]}, shapes, opset=23)
+    model = canonicalize(ir.from_proto(proto))
+    chosen = TARGETS["tflite"].profile(ExportOptions(source="x", precision="int8", full_integer=True))
+    more = {"LayerNormalization": chosen.operators["Relu"]} if own else {}
+    norms_in_parts(model, replace(chosen, operators={**chosen.operators, **more}))
+    assert "LayerNormalization" in {each.op_type for each in model.graph}

@@ -21,6 +21,8 @@ class Divided(nn.Module):
     def forward(self, x: Tensor, i: Tensor) -> tuple[Tensor, Tensor]:
         own = x.abs() + 0.5
         floats = [x // 0.1, x % 0.1, x // own, x % own, x // -0.3, x % -0.3, x // 0.25, x % 2.0, x / 0.3]
+        each = x.unsqueeze(1) // torch.tensor([0.1, 0.25])
+        floats += [x * 12345.678 // 0.1, x // (x * 0), each[:, 0], each[:, 1]]
         far = [torch.div(x * 1e30, -own, rounding_mode="trunc"), torch.div(x, x * 0, rounding_mode="trunc")]
         modes = [torch.div(x, 0.3, rounding_mode="floor"), torch.div(x, 0.3, rounding_mode="trunc")]
         integers = [i // 3, i % 3, (i - 5) // 2, torch.fmod(i, 3), torch.remainder(i, -3)]

@@ -15,6 +15,8 @@ CASES = {
     "Max (x, z)": np.maximum,
     "Min (x, z)": np.minimum,
     "Max (x, z, w)": lambda x, z: np.maximum(np.maximum(x, z), x - z),
+    "Max (z, x)": np.maximum,
+    "Min (z, x, w)": lambda x, z: np.minimum(np.minimum(x, z), x - z),
     "Max (x)": lambda x, z: x,
     "Clip (x, low, high)": lambda x, z: np.clip(x, LOW, HIGH),
     "Clip (x, , high)": lambda x, z: np.minimum(x, HIGH),
@@ -41,9 +43,12 @@ def model(call: str) -> onnx.ModelProto:
 @pytest.mark.parametrize("call", CASES)
 def test_the_right_one_is_taken(call: str) -> None:
     written = canonicalize(ir.from_proto(model(call)))
+    stated = written.graph.outputs[0].shape
     write_out_long_extremes(written)
+    assert written.graph.outputs[0].shape == stated
     proto = ir.to_proto(written)
     assert not {node.op_type for node in proto.graph.node} & {"Max", "Min", "Clip", "ReduceMax", "ReduceMin"}
+    onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True)  # what is stated is so
     session, rng = ort.InferenceSession(proto.SerializeToString()), np.random.default_rng(0)
     for bits in (31, 32, 33, 40, 61):
         x, z = rng.integers(-(2**bits), 2**bits, (500, 7)), rng.integers(-(2**bits), 2**bits, 7)
@@ -75,12 +80,13 @@ def test_branches_have_it_too() -> None:
         assert np.array_equal(found, choose(x, z))
 
 
-def test_sizes_keep_their_operators() -> None:
+@pytest.mark.parametrize("size", ["Shape", "Size"])
+def test_sizes_keep_their_operators(size: str) -> None:
     text = '<ir_version: 9, opset_import: ["" : 20]> g (float[n,m] x) => (int64[] y) <int64 one = {1}>'
-    proto = onnx.parser.parse_model(f"{text} {{ s = Shape (x)  t = Add (s, one)  y = ReduceMax <keepdims = 0> (t) }}")
+    proto = onnx.parser.parse_model(f"{text} {{ s = {size} (x)  t = Add (s, one)  y = Max (t, one) }}")
     written = canonicalize(ir.from_proto(proto))
     write_out_long_extremes(written)
-    assert "ReduceMax" in {node.op_type for node in written.graph}
+    assert "Max" in {node.op_type for node in written.graph}
 
 
 def test_an_export_has_it(tmp_path) -> None:
