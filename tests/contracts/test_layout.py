@@ -181,3 +181,11 @@ def test_helper_modules_of_tests_have_different_names():
         file.stem for file in (ROOT / "tests").rglob("*.py") if not file.name.startswith(("test_", "conftest", "__"))
     ]
     assert sorted(names) == sorted(set(names))
+
+
+@pytest.mark.parametrize("tree", ["convertkit", "converters", "targets"])
+def test_the_architecture_page_names_every_folder(tree):
+    page = (ROOT / "docs/explanation/architecture.md").read_text()
+    folders = {path.parent.name for path in (ROOT / tree).glob("*/__init__.py") if not path.parent.is_symlink()}
+    assert len(folders) > 5
+    assert {name for name in folders if f"`{tree}/{name}/" not in page} == set()
