@@ -162,6 +162,15 @@ def test_each_is_taken_apart_into_the_same_numbers(name: str) -> None:
     torch.testing.assert_close(taken(x), One()(x), equal_nan=True, **loose)
 
 
+@pytest.mark.parametrize("divisor", [0.25, -2.0, 0.0])
+def test_quotients_that_are_not_rounded_are_left(divisor: float) -> None:
+    class Divided(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            return x // divisor, x % divisor
+
+    assert substitutes(torch.export.export(Divided(), (torch.randn(3),), strict=False)) == {}
+
+
 def test_all_of_them_come_out_of_the_runtimes(tmp_path: Path) -> None:
     example = torch.randn(2, 4, 5, generator=torch.Generator().manual_seed(5))
     program = torch.export.export(Told(), (example,), strict=False)
