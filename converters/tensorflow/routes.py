@@ -24,6 +24,7 @@ from convertkit.converters.tensorflow import (  # noqa: F401 - tf2onnx keeps the
     counting,
     handlers,
     matrices,
+    orthogonal,
     resizing,
     rounding_ranges,
     segments,

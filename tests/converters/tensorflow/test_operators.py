@@ -60,6 +60,9 @@ MATRICES = """
     "moved_rows": lambda x: tf.linalg.inv(tf.reverse(steady(x), [1])),
     "solved": lambda x: tf.linalg.solve(tf.reverse(steady(x), [1]), x[:, :, None]),
     "determinant": lambda x: tf.linalg.det(tf.reverse(steady(x), [1]) / 2),
+    "orthogonal": lambda x: tf.linalg.qr(steady(x))[0],
+    "upper": lambda x: tf.linalg.qr(steady(x)[:, :, :4], full_matrices=True)[1],
+    "eigenvalues": lambda x: tf.linalg.eigvalsh(steady(x)[:, :5, :5]),
     "sign": lambda x: tf.linalg.slogdet(tf.reverse(steady(x), [1]))[0],
     "logarithm": lambda x: tf.linalg.slogdet(steady(x))[1],
 """
