@@ -8,8 +8,10 @@ from contextlib import contextmanager
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 
+DependsOnData = GuardOnDataDependentSymNode
+"""Raised where a size is compared that is as large as data makes it."""
 _LOG = logging.getLogger(FakeTensorMode.__module__)
 
 

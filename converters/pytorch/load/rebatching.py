@@ -139,7 +139,7 @@ class _Search:
         with shapes.shapes_only():
             while place < len(self._nodes):
                 node = self._nodes[place]
-                axes, *others = again or self._options(node, env)
+                axes, *others = again or self._possible(node, env)
                 if others or blame:
                     waiting.append(_Open(place, node, dict(env), dict(chosen), tuple(others), blame))
                 try:
@@ -170,6 +170,12 @@ class _Search:
         if axes:
             args = _resized(node, args, _scaled(_sizes(node), axes, _TIMES))
         return node.target(*args, **kwargs)
+
+    def _possible(self, node: Any, env: Mapping[Any, Any]) -> tuple[Axes, ...]:
+        try:
+            return self._options(node, env)
+        except shapes.DependsOnData as error:
+            raise Fixed(_told(node, "a size of it depends on data")) from error
 
     def _options(self, node: Any, env: Mapping[Any, Any]) -> tuple[Axes, ...]:
         """Which of a node's sizes may follow the batch, most likely ones first; () stands for none."""
@@ -315,13 +321,10 @@ def _grown(node: Any, env: Mapping[Any, Any]) -> Axes:
     return tuple(axis for axis, (old, new) in enumerate(zip(before, now, strict=False)) if old != new)
 
 
-def _told(node: Any, error: BaseException) -> str:
+def _told(node: Any, error: BaseException | str) -> str:
+    why = error if isinstance(error, str) else brief(error)
     line = user_line(node.meta.get("stack_trace", "") or "")
-    return (
-        f"{node.target} ({line}) does not take another one: {brief(error)}"
-        if line
-        else f"{node.target}: {brief(error)}"
-    )
+    return f"{node.target} ({line}) does not take another one: {why}" if line else f"{node.target}: {why}"
 
 
 def _rewrite(module: Any, chosen: Mapping[Any, Axes], batch: int, first: Any) -> None:

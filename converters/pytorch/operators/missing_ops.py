@@ -221,6 +221,7 @@ SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
         _ATEN._pdist_forward.default: Substitute(distances.pair_distances, _always),
         _ATEN.pdist.default: Substitute(distances.pair_distances, _always),
         _ATEN.repeat_interleave.self_Tensor: Substitute(places.repeat_interleave, places.has_known_size),
+        _ATEN.index_put.default: Substitute(places.put_where, places.masks_inner_axes),
         _ATEN.scatter_reduce.two: Substitute(scattered, _leaves_out),
         **{overload: Substitute(function, resized.has_factors) for overload, function in resized.BY_FACTOR.items()},
         _ATEN.avg_pool2d.default: Substitute(averages.average_pool_2d, averages.has_divisor),

@@ -237,6 +237,29 @@ def has_known_size(node: Any) -> bool:
     return isinstance(node.kwargs.get("output_size"), int)
 
 
+def put_where(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Any:
+    """``aten::index_put`` where one mask selects axes behind others, which are moved to the end."""
+    at, mask = _mask(indices)
+    if mask is None or len(indices) == 1 or mask.dtype != torch.bool:
+        return NotImplemented
+    masked, first = list(range(at, at + mask.dim())), list(range(mask.dim()))
+    missing = x.dim() - mask.dim() + 1 - values.dim()
+    selected = values[(None,) * missing].movedim(at, 0) if missing else values.movedim(at, 0)
+    return _ATEN.index_put.default(x.movedim(masked, first), [mask], selected, accumulate).movedim(first, masked)
+
+
+def masks_inner_axes(node: Any) -> bool:
+    """Whether a node of ``index_put`` has one mask, and axes that it leaves alone."""
+    _, mask = _mask(node.args[1])
+    return mask is not None and len(node.args[1]) > 1 and mask.meta["val"].dtype == torch.bool
+
+
+def _mask(indices: Sequence[Any]) -> tuple[int, Any]:
+    """The only one of the indices that selects something, and the first axis of it; None where there are several."""
+    (at, found), *others = [(at, each) for at, each in enumerate(indices) if each is not None]
+    return at, None if others else found
+
+
 def copysign(x: Tensor, sign: float) -> Tensor:
     """``aten::copysign.Scalar``: the magnitudes of ``x`` with the sign of a number."""
     return torch.copysign(x, torch.full_like(x, sign))

@@ -27,6 +27,15 @@ def _written(x: Tensor, source: Tensor, first: int = 0) -> Tensor:
     return y
 
 
+_MASK = torch.tensor([True, False, True, False, True])
+
+
+def _put(x: Tensor, where: tuple[object, ...], values: Tensor) -> Tensor:
+    y = x.clone()
+    y[where] = values
+    return y
+
+
 FUNCTIONS: dict[str, Callable[[Tensor], object]] = {
     "atleast of a number": lambda x: torch.atleast_3d(x.sum()),
     "atleast of a vector": lambda x: torch.atleast_3d(x[0, 0]),
@@ -37,8 +46,13 @@ FUNCTIONS: dict[str, Callable[[Tensor], object]] = {
     "buckets": lambda x: torch.bucketize(x, torch.tensor([-0.5, 0.25, 0.25, 1.0])),
     "buckets to the right": lambda x: torch.bucketize(x.round(), torch.tensor([-1.0, 0.0, 1.0]), right=True),
     "buckets of NaN": lambda x: torch.bucketize(x.sqrt(), torch.tensor([-1.0, 0.25, 0.5])),
-    "places in what has no order": lambda x: torch.searchsorted(x.round(), x.round().flip(1), right=True),
-    "places before what has no order": lambda x: torch.searchsorted(x[0, 0], x),
+    "buckets in no order": lambda x: torch.bucketize(x.round(), x[0, 0].round(), right=True),
+    "put behind other axes": lambda x: _put(x, (slice(None), slice(None), _MASK), x[..., :3] * 3),
+    "put between axes": lambda x: _put(x, (slice(None), _MASK[:4]), x[:, 1:3] * 3),
+    "put, the same for all": lambda x: _put(x, (slice(None), slice(None), _MASK), x[0, 0, 2:]),
+    "a number put": lambda x: _put(x, (slice(None), _MASK[:4]), x[0, 0, 0]),
+    "put in two axes at once": lambda x: _put(x, (slice(None), _MASK & (x[0] > x[0, :, :1])), x[1, 1, 1]),
+    "added where a mask is": lambda x: torch.ops.aten.index_put(x, [None, None, _MASK], x[0, 0, 2:], accumulate=True),
     "smallest and largest": torch.aminmax,
     "smallest and largest of an axis": lambda x: torch.aminmax(x, dim=1, keepdim=True),
     "smallest and largest of a number": lambda x: torch.aminmax(x.sum()),

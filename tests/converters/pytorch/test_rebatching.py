@@ -185,6 +185,25 @@ def _saved(module: nn.Module, example: tuple[Tensor, ...], folder: Path) -> Path
     return folder / "model.pt2"
 
 
+class Masked(nn.Module):
+    """Columns that a mask selects, put where a mask is: as many as data makes it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mask", torch.tensor([True, False, True]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.zeros_like(x)
+        y[:, :, self.mask] = x[:, :, self.mask] * 3
+        return y
+
+
+def test_a_size_that_depends_on_data_keeps_the_batch() -> None:
+    program = torch.export.export(Masked(), (torch.rand(1, 3, 3),), strict=False)
+    with pytest.raises(Fixed, match=r"in forward\) does not take another one: a size of it depends on data"):
+        rebatched(program)
+
+
 def test_a_program_without_free_sizes_is_delivered_with_a_free_batch(tmp_path: Path) -> None:
     source = _saved(Token(), (torch.rand(1, 5, 4),), tmp_path)
     result = convertkit.export(source, "onnxruntime", output=tmp_path / "out")

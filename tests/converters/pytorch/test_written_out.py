@@ -179,6 +179,8 @@ SCANS: Mapping[str, Function] = {
     "place_of_commonest": lambda x: torch.mode(torch.round(x), 0).indices,
     "place_to_insert": lambda x: torch.searchsorted(torch.tensor([-1.0, 0, 0.5, 1]), torch.round(x)),
     "place_behind": lambda x: torch.searchsorted(torch.sort(x, 1).values, torch.round(x), right=True),
+    "place_in_no_order": lambda x: torch.searchsorted(torch.round(x), torch.round(x.flip(1)), right=True),
+    "place_of_nan": lambda x: torch.searchsorted(torch.sort(x, 1).values, x.sqrt()),
     "random_slope": functional.rrelu,
 }
 SPECIAL: Mapping[str, Function] = {
