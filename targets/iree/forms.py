@@ -16,7 +16,10 @@ from convertkit.targets.forms.transforms import write_transform
 from convertkit.targets.forms.unrolled_cells import write_cells
 from convertkit.targets.forms.writing import write_each
 
-_BODIES = frozenset({"AffineGrid", "Attention", "ConvInteger", "LpPool"})
+_BODIES = frozenset({
+    "AffineGrid", "Attention", "ConvInteger", "LpPool", "NegativeLogLikelihoodLoss", "RMSNormalization",
+    "RotaryEmbedding", "SoftmaxCrossEntropyLoss",
+})  # fmt: skip
 """What the importer lacks, and ONNX or we give a body of operators that it has."""
 
 _FORMS: Mapping[str, Callable[[ir.Node], None]] = {

@@ -224,3 +224,16 @@ def test_attention_is_compiled_by_its_body(installed, tmp_path):
     q, k, v = (rng.normal(0, 1, shapes[name]).astype(np.float32) for name in "qkv")
     scores = np.exp(q @ k.swapaxes(2, 3) / 2)
     assert np.allclose(made.run({"q": q, "k": k, "v": v})["y"], scores / scores.sum(-1, keepdims=True) @ v, atol=1e-5)
+
+
+@pytest.mark.nightly
+def test_a_norm_by_the_root_mean_square_is_compiled_by_its_body(installed, tmp_path):
+    node = helper.make_node("RMSNormalization", ["x", "scale"], ["y"], "norm", epsilon=1e-5)
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 3, 8]) for name in "xy"]
+    scale = np.linspace(0.5, 2, 8, dtype=np.float32)
+    graph = helper.make_graph([node], "g", ports[:1], ports[1:], [numpy_helper.from_array(scale, "scale")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10), tmp_path / "m.onnx")
+    made = convertkit.export(tmp_path / "m.onnx", "iree", output=tmp_path / "out")
+    x = np.random.default_rng(0).normal(0, 1, (2, 3, 8)).astype(np.float32)
+    wanted = x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5) * scale
+    assert np.allclose(made.run({"x": x})["y"], wanted, atol=1e-5)
