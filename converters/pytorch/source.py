@@ -34,6 +34,7 @@ class TorchSource:
         self.artifact = artifact
         self.notes = notes
         self.implied_sizes = interfaces[0].implied_sizes(interfaces[-1])
+        self.known_sizes = interfaces[0].known_sizes
         self._interfaces = interfaces
         self._stage = stage
 

@@ -28,6 +28,7 @@ from convertkit.stage import (
     Settled,
     SettledSource,
     SettlingStage,
+    SizedSource,
     Source,
     Stage,
     Tolerance,
@@ -49,6 +50,7 @@ class ProcessedSource(Around[Source]):
         self.artifact = processing.applied(inner.artifact)
         self.concurrent = isinstance(inner, ConcurrentSource) and inner.concurrent
         self.implied_sizes: Mapping[str, int] = inner.implied_sizes if isinstance(inner, FreedSource) else {}
+        self.known_sizes: Mapping[str, Sequence[int]] = inner.known_sizes if isinstance(inner, SizedSource) else {}
 
     @property
     def notes(self) -> Sequence[str]:

@@ -14,6 +14,7 @@ from convertkit.stage.source import (
     FreedSource,
     LiveConverter,
     SettledSource,
+    SizedSource,
     Source,
 )
 from convertkit.stage.step import DiagnosedStage, ForetellingStage, Settled, SettlingStage, Stage
@@ -77,6 +78,7 @@ __all__ = [
     "SettledSource",
     "SettlingStage",
     "SimulatedTarget",
+    "SizedSource",
     "Source",
     "Stage",
     "StaticTarget",

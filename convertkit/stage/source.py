@@ -77,6 +77,17 @@ class FreedSource(Protocol):
 
 
 @runtime_checkable
+class SizedSource(Protocol):
+    """A source that knows sizes of its dynamic dimensions at which it computes.
+
+    They are those of the first feeds and of the last ones, by the dimensions' names, where it takes no usual ones.
+    """
+
+    @property
+    def known_sizes(self) -> Mapping[str, Sequence[int]]: ...
+
+
+@runtime_checkable
 class SettledSource(Protocol):
     """A source whose runner has to know what its conversion has settled."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from convertkit import plugins
@@ -14,11 +14,11 @@ from convertkit.parity.between import with_between
 from convertkit.parity.far_integers import with_far_integers
 from convertkit.parity.feeds import ProofInputs, is_brief, proof_inputs, with_edges
 from convertkit.parity.flags import is_finite, with_flags, without_empty_masks
-from convertkit.parity.free_sizes import attempts
+from convertkit.parity.free_sizes import NOT_STATED, attempts
 from convertkit.parity.replay import record
 from convertkit.parity.values import Recording
 from convertkit.recipe import ExportOptions
-from convertkit.stage import FeedSource, Runner
+from convertkit.stage import FeedSource, Runner, SizedSource
 from convertkit.steps.describe import source_bytes, with_sizes
 from convertkit.steps.static import stated_sizes
 
@@ -38,6 +38,7 @@ class Recorder:
         self._options = options
         self._artifact = artifact
         self._source = source
+        self._known = source.known_sizes if isinstance(source, SizedSource) else NOT_STATED
         self._calibration = calibration
         inputs = with_sizes(artifact, options).inputs
         self._inputs = inputs
@@ -48,11 +49,12 @@ class Recorder:
     def recording(self) -> Recording:
         """What the source makes of the samples, or of generated inputs of the first sizes that it takes."""
         if self._calibration is not None:
-            return self._recorded(self._inputs_of(0))
+            return self._recorded(self._inputs_of(0, NOT_STATED))
         refusals: list[SourceError | ToolError | WorkerError] = []
-        for attempt in range(attempts(self._inputs)):
+        usual = [(attempt, NOT_STATED) for attempt in range(attempts(self._inputs))]
+        for attempt, sizes in [*usual, *([(0, self._known)] if self._known else [])]:
             try:
-                return self._generated(attempt)
+                return self._generated(attempt, sizes)
             except (SourceError, ToolError, WorkerError) as error:
                 refusals.append(error)
         stated = stated_sizes(self._options)
@@ -64,20 +66,20 @@ class Recorder:
             "  try   --input with the sizes and values that it takes, as in ids:1,64:int64[0,1000)"
         ) from refusals[0]
 
-    def _inputs_of(self, attempt: int) -> ProofInputs:
-        seed, stated = self._options.seed, stated_sizes(self._options)
+    def _inputs_of(self, attempt: int, sizes: Mapping[str, Sequence[int]]) -> ProofInputs:
+        seed, stated = self._options.seed, {**sizes, **stated_sizes(self._options)}
         return proof_inputs(self._drawn, self._calibration, seed, attempt, brief=self._brief, stated=stated)
 
-    def _generated(self, attempt: int) -> Recording:
+    def _generated(self, attempt: int, sizes: Mapping[str, Sequence[int]]) -> Recording:
         """On inputs for which the model is defined, where it says NaN of others, as a logarithm does."""
-        recording = self._recorded(self._inputs_of(attempt))
+        recording = self._recorded(self._inputs_of(attempt, sizes))
         if all(is_finite(outputs) for outputs in recording.outputs[: recording.usual]):
             return recording
         within = with_domains(self._artifact, self._drawn)
         if within == tuple(self._drawn):
             return recording
         self._drawn = within
-        return self._recorded(self._inputs_of(attempt))
+        return self._recorded(self._inputs_of(attempt, sizes))
 
     def _recorded(self, inputs: ProofInputs) -> Recording:
         with self._source.runner() as runner:

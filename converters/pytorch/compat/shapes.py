@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -24,3 +26,13 @@ def shapes_only() -> Iterator[None]:
             yield
     finally:
         _LOG.disabled = before
+
+
+def bounds(size: Any) -> tuple[int, int, int]:
+    """The least and the largest size that an exported program takes for a dynamic one, and that of its example.
+
+    They come from the ``Dim`` that it was exported with.
+    """
+    found = size.node.shape_env.bound_sympy(size.node.expr)
+    low, high = (int(end) if end.is_Integer else sys.maxsize for end in (found.lower, found.upper))
+    return low, high, int(size.node.hint) if size.node.has_hint() else low

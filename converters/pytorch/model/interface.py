@@ -38,6 +38,11 @@ class Interface:
         return tuple(spec.name for spec in self.outputs)
 
     @property
+    def known_sizes(self) -> dict[str, tuple[int, ...]]:
+        """Of each dynamic dimension the sizes at which the model computes."""
+        return {dim: tuple(sizes[dim] for sizes in self.sizes) for dim in self.sizes[0]}
+
+    @property
     def is_dynamic(self) -> bool:
         """Whether a size of the inputs is."""
         return any(isinstance(dim, str) for leaf in self.leaves for dim in leaf.shape)

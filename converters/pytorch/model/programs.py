@@ -22,7 +22,7 @@ _CONVENTIONS = ("example_inputs", "example_input_array", "dummy_inputs")
 def program_examples(subject: Subject) -> Mapping[str, Example] | Sequence[Example] | None:
     """Shapes and dtypes of the inputs, dynamic dimensions by name; None where nothing is said."""
     if subject.program is not None:
-        return _of_program(subject)
+        return _of_program(subject, {})
     for name in _CONVENTIONS:
         example = getattr(subject.module, name, None)
         if callable(example):
@@ -60,10 +60,25 @@ def _array(tensor: torch.Tensor) -> ExampleArray:
     return ExampleArray(tuple(tensor.shape), dtype, integer_range(to_array(tensor)))
 
 
-def _of_program(subject: Subject) -> Mapping[str, Example]:
-    """From the placeholders, whose symbolic sizes say what is dynamic; equal symbols get equal names."""
-    args, kwargs = arguments_of(subject.program, lambda node: node.meta["val"])
+def program_bounds(subject: Subject) -> Mapping[str, tuple[int, int, int]]:
+    """Of an exported program's dynamic dimensions the least size, the largest one, and the example's."""
+    if subject.program is None:
+        return {}
     names: dict[str, str] = {}
+    _of_program(subject, names)
+    values = (node.meta.get("val") for node in subject.program.graph.nodes if node.op == "placeholder")
+    sizes = [size for value in values if isinstance(value, torch.Tensor) for size in value.shape]
+    free = {names[str(size)]: size for size in sizes if not isinstance(size, int) and str(size) in names}
+    if not free:
+        return {}
+    from convertkit.converters.pytorch.compat import shapes  # which imports sympy, and archives do without
+
+    return {name: shapes.bounds(size) for name, size in free.items()}
+
+
+def _of_program(subject: Subject, names: dict[str, str]) -> Mapping[str, Example]:
+    """From the placeholders, whose symbolic sizes say what is dynamic; equal symbols get equal ``names``."""
+    args, kwargs = arguments_of(subject.program, lambda node: node.meta["val"])
     values = [*zip((p.name for p in subject.parameters), args, strict=False), *kwargs.items()]
     return {name: _traced(name, value, names) for name, value in values if not isinstance(value, Constant)}
 

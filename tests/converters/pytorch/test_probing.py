@@ -12,6 +12,7 @@ import state_models
 import torch
 from torch import Tensor, nn
 
+import convertkit
 from convertkit.artifact import Array
 from convertkit.converters.pytorch.describe.probing import Description, describe, further_sizes
 from convertkit.converters.pytorch.load.load import load
@@ -308,3 +309,43 @@ class Starting(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         self.h = 3 * x if self.h is None else self.h / 2 + x
         return self.h
+
+
+class Halved(nn.Module):
+    """Half as large and back, which only whole halves are."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        half = nn.functional.avg_pool2d(x, 2)
+        return nn.functional.interpolate(half, size=x.shape[-2:], mode="bilinear")
+
+
+BOUNDED: Mapping[str, tuple[tuple[int, ...], dict[int, tuple[int, int]], list[dict[str, int]]]] = {
+    "small batches": ((2, 3, 8, 8), {0: (1, 4)}, [{"N": 2}, {"N": 2}, {"N": 4}]),
+    "up to what is usual": (
+        (1, 3, 32, 48), {2: (8, 96), 3: (8, 128)},
+        [{"x_2": 32, "x_3": 64}, {"x_2": 64, "x_3": 128}, {"x_2": 96, "x_3": 32}],
+    ),
+    "above what is usual": (
+        (1, 3, 320, 352), {2: (300, 400), 3: (300, 500)}, [{"x_2": 320, "x_3": 352}] * 3,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_sizes_are_those_that_the_program_takes(tmp_path: Path, name: str) -> None:
+    shape, free, wanted = BOUNDED[name]
+    dims = {axis: torch.export.Dim(f"d{axis}", min=low, max=high) for axis, (low, high) in free.items()}
+    program = torch.export.export(Halved(), (torch.rand(shape),), dynamic_shapes={"x": dims})
+    torch.export.save(program, tmp_path / "model.pt2")
+    description, _ = describe(load(str(tmp_path / "model.pt2"), "pt2", None), tmp_path / "model.pt2", (), seed=0)
+    assert list(description.sizes) == wanted
+
+
+@pytest.mark.nightly
+def test_a_program_of_large_images_is_verified_at_its_own_sizes(tmp_path: Path) -> None:
+    dims = {axis: torch.export.Dim(f"d{axis}", min=300, max=500) for axis in (2, 3)}
+    program = torch.export.export(Halved(), (torch.rand(1, 3, 320, 352),), dynamic_shapes={"x": dims})
+    torch.export.save(program, tmp_path / "model.pt2")
+    result = convertkit.export(tmp_path / "model.pt2", "onnxruntime", output=tmp_path / "out")
+    x = np.random.default_rng(0).random((1, 3, 310, 420), np.float32)
+    assert np.allclose(result.run(x)["output"], Halved()(torch.from_numpy(x)).numpy(), atol=1e-6)
