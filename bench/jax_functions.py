@@ -10,15 +10,11 @@ and floats are within 2e-5 of the largest number (2e-3 for float16 and bfloat16)
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import json
-import logging
 import os
 import tempfile
 import time
-import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -30,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnxruntime as ort
 from jax import export
-from page_rows import latest
+from page_rows import counted, latest, not_right, run_or_page
 
 from convertkit.converters.stablehlo.importer import to_onnx
 from convertkit.errors import ConvertKitError
@@ -173,35 +169,11 @@ def page(folder: Path) -> None:
     for kind in KINDS:
         left = every - sum(name.endswith(f"({kind})") for name in names)
         for runtime in RUNTIMES:
-            counts = Counter(row[runtime][0] for row in rows if row["name"].endswith(f"({kind})") and runtime in row)
-            told = " | ".join(str(counts[each]) for each in ("right", "refused", "wrong", "fault"))
-            lines += [f"| {kind} | {runtime} | {told} | {left} |"] if counts else []
-    lines += ["", "What is not right:", "", "| function | runtime | | why |", "|---|---|---|---|"]
-    for row in rows:
-        for runtime in RUNTIMES:
-            verdict, reason = row.get(runtime, ("right", ""))
-            if verdict != "right":
-                said = reason.replace("|", "\\|").replace("\n", " ").replace("[", "\\[")[:140]
-                lines.append(f"| {row['name']} | {runtime} | {verdict} | {said} |")
+            told = counted([row for row in rows if row["name"].endswith(f"({kind})")], runtime)
+            lines += [f"| {kind} | {runtime} | {told} | {left} |"] if told else []
+    lines += ["", "What is not right:", "", *not_right(rows, RUNTIMES, "function")]
     PAGE.write_text("\n".join(lines) + "\n")
 
 
-def main() -> None:
-    """The two commands."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=["run", "page"])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--kinds", default=",".join(KINDS))
-    parser.add_argument("--only", nargs="*", default=[])
-    parser.add_argument("--seconds", type=float, default=400.0)
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    logging.disable(logging.CRITICAL)
-    if options.command == "run":
-        run(options.folder, options.kinds.split(","), options.only, options.seconds)
-    else:
-        page(options.folder)
-
-
 if __name__ == "__main__":
-    main()
+    run_or_page(__doc__, KINDS, run, page)

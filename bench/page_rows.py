@@ -1,17 +1,65 @@
-"""Parts of a page: rows that a run before has written, whose lines of JSON are not here, and what a script writes."""
+"""Parts of a page: rows that a run before has written, whose lines of JSON are not here, and what a script writes.
+
+A row of a suite has its ``name`` and, of each runtime that was tried, the verdict and the reason.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
-from collections.abc import Sequence
+import logging
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+VERDICTS = ("right", "refused", "wrong", "fault")
+_REASON = 180
+"""Characters of a reason that stand in a table."""
 
 
 def latest(rows: Path) -> list[dict[str, Any]]:
     """A file's lines of JSON, of each name the last; none where there is no file."""
     found = [json.loads(line) for line in rows.read_text().splitlines()] if rows.exists() else []
     return list({row["name"]: row for row in found}.values())
+
+
+def counted(rows: Sequence[dict[str, Any]], runtime: str) -> str:
+    """Cells: how many rows of a runtime have each of ``VERDICTS``; empty where none was tried."""
+    counts = Counter(row[runtime][0] for row in rows if runtime in row)
+    return " | ".join(str(counts[each]) for each in VERDICTS) if counts else ""
+
+
+def not_right(rows: Sequence[dict[str, Any]], runtimes: Sequence[str], what: str) -> Iterator[str]:
+    """The table of all that is not right, row by row."""
+    yield from (f"| {what} | runtime | | why |", "|---|---|---|---|")
+    for row in rows:
+        for runtime in runtimes:
+            verdict, reason = row.get(runtime, ("right", ""))
+            if verdict != "right":
+                said = reason.replace("|", "\\|").replace("\n", " ").replace("[", "\\[")[:_REASON]
+                yield f"| {row['name']} | {runtime} | {verdict} | {said} |"
+
+
+def run_or_page(
+    doc: str | None, kinds: Sequence[str], run: Callable[[Path, list[str], list[str], float], None],
+    page: Callable[[Path], None],
+) -> None:  # fmt: skip
+    """The two commands of a suite of functions, each of which is tried with every type."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=["run", "page"])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--kinds", default=",".join(kinds))
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--seconds", type=float, default=400.0)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    logging.disable(logging.CRITICAL)
+    if options.command == "run":
+        run(options.folder, options.kinds.split(","), options.only, options.seconds)
+    else:
+        page(options.folder)
 
 
 def section(page: Path, heading: str) -> str:

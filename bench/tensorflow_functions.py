@@ -11,15 +11,11 @@ batch: integers are equal, floats within 2e-5 of the largest number, or 16 times
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import json
-import logging
 import os
 import tempfile
 import time
-import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,7 +26,7 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 import numpy as np
 import onnxruntime as ort
 import tensorflow as tf
-from page_rows import latest
+from page_rows import counted, latest, not_right, run_or_page
 from tensorflow_cases import ROWS, Case, cases
 from tensorflow_numbers import numbers
 
@@ -304,35 +300,11 @@ def page(folder: Path) -> None:
     ]
     for kind in KINDS:
         for runtime in RUNTIMES:
-            counts = Counter(row[runtime][0] for row in rows if row["name"].endswith(f"({kind})") and runtime in row)
-            told = " | ".join(str(counts[each]) for each in ("right", "refused", "wrong", "fault"))
-            lines += [f"| {kind} | {runtime} | {told} |"] if counts else []
-    lines += ["", "What is not right:", "", "| function | runtime | | why |", "|---|---|---|---|"]
-    for row in rows:
-        for runtime in RUNTIMES:
-            verdict, reason = row.get(runtime, ("right", ""))
-            if verdict != "right":
-                said = reason.replace("|", "\\|").replace("\n", " ").replace("[", "\\[")[:180]
-                lines.append(f"| {row['name']} | {runtime} | {verdict} | {said} |")
+            told = counted([row for row in rows if row["name"].endswith(f"({kind})")], runtime)
+            lines += [f"| {kind} | {runtime} | {told} |"] if told else []
+    lines += ["", "What is not right:", "", *not_right(rows, RUNTIMES, "function")]
     PAGE.write_text("\n".join(lines) + "\n")
 
 
-def main() -> None:
-    """The two commands."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=["run", "page"])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--kinds", default=",".join(KINDS))
-    parser.add_argument("--only", nargs="*", default=[])
-    parser.add_argument("--seconds", type=float, default=400.0)
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    logging.disable(logging.CRITICAL)
-    if options.command == "run":
-        run(options.folder, options.kinds.split(","), options.only, options.seconds)
-    else:
-        page(options.folder)
-
-
 if __name__ == "__main__":
-    main()
+    run_or_page(__doc__, KINDS, run, page)

@@ -22,13 +22,12 @@ import re
 import tempfile
 import time
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from page_rows import latest
+from page_rows import counted, latest, not_right
 
 if TYPE_CHECKING:
     from convertkit.converters.pytorch.routes.conversion import Accepted
@@ -219,7 +218,7 @@ def page(folder: Path) -> None:
     import torch
 
     rows = sorted(latest(folder / "rows.jsonl"), key=lambda row: str(row["name"]))
-    rows = [row for row in rows if not _RANDOM.search(row["name"])]
+    rows = [_plain(row, folder) for row in rows if not _RANDOM.search(row["name"])]
     made = {each.stem for each in folder.glob("*.pkl") if not _RANDOM.search(each.stem)}
     left = len(made - {row["name"] for row in rows})
     operators = {row["name"].rpartition("-")[0] for row in rows}
@@ -235,27 +234,19 @@ def page(folder: Path) -> None:
         "",
         "| | right | refused | wrong | fault |",
         "|---|---|---|---|---|",
-    ]
-    for runtime in RUNTIMES:
-        counts = Counter(row[runtime][0] for row in rows if runtime in row)
-        lines.append(
-            f"| {runtime} | " + " | ".join(str(counts[each]) for each in ("right", "refused", "wrong", "fault")) + " |"
-        )
-    lines += [
+        *(f"| {runtime} | {counted(rows, runtime)} |" for runtime in RUNTIMES),
         "",
         "TFLite is tried where ONNX Runtime is right. All that is not right:",
         "",
-        "| sample | runtime | | why |",
+        *not_right(rows, RUNTIMES, "sample"),
     ]
-    lines.append("|---|---|---|---|")
-    for row in rows:
-        for runtime in RUNTIMES:
-            verdict, reason = row.get(runtime, ("right", ""))
-            if verdict != "right":
-                plain = _PLACE.sub("", reason.replace(str(folder), ""))
-                said = plain.replace("|", "\\|").replace("\n", " ").replace("[", "\\[")[:160]
-                lines.append(f"| {row['name']} | {runtime} | {verdict} | {said} |")
     PAGE.write_text("\n".join(lines) + "\n")
+
+
+def _plain(row: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The row without places of this machine in its reasons."""
+    told = {runtime: row[runtime] for runtime in RUNTIMES if runtime in row}
+    return row | {key: [verdict, _PLACE.sub("", why.replace(str(folder), ""))] for key, (verdict, why) in told.items()}
 
 
 def main() -> None:
