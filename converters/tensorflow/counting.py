@@ -89,15 +89,9 @@ class HistogramFixedWidth:
 
 def _edges(low: np.float32, high: np.float32, count: int) -> Array:
     """The least float32 of each bin, from 0."""
-    step, found = float(high - low) / count, [np.float32(0)]
-    for place in range(1, count):
-        edge = np.float32(place * step)
-        while float(edge) / step >= place:
-            edge = np.nextafter(edge, np.float32(-np.inf))
-        while float(edge) / step < place:
-            edge = np.nextafter(edge, np.float32(np.inf))
-        found.append(edge)
-    return np.array(found)
+    places, step = np.arange(count), float(high - low) / count
+    edges = np.float32(places * step)
+    return np.where(edges.astype(np.float64) / step < places, np.nextafter(edges, np.float32(np.inf)), edges)
 
 
 @tf_op("NthElement")

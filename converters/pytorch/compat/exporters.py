@@ -30,8 +30,8 @@ DECOMPOSED = "torch.ao.quantization.fx._decomposed"
 def import_translators() -> None:
     """Import what torch.onnx imports on its first use of an exported program, so that forks find it imported.
 
-    By name, because writing a module would read the source of each of the 500 translators, which costs half a second
-    and is done again for every model.  A name that has moved costs that time in each fork.
+    By name, because writing a module takes half a second that no fork is spared.  A name that has moved costs the time
+    of its import in each fork.
     """
     for name in _TRANSLATORS:
         with suppress(ModuleNotFoundError):

@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -28,11 +29,17 @@ def shapes_only() -> Iterator[None]:
         _LOG.disabled = before
 
 
-def bounds(size: Any) -> tuple[int, int, int]:
-    """The least and the largest size that an exported program takes for a dynamic one, and that of its example.
+@dataclass(frozen=True, slots=True)
+class KnownSize:
+    """A dynamic size of an exported program: that of its example, and the largest that its ``Dim`` allows."""
 
-    They come from the ``Dim`` that it was exported with.
-    """
-    found = size.node.shape_env.bound_sympy(size.node.expr)
-    low, high = (int(end) if end.is_Integer else sys.maxsize for end in (found.lower, found.upper))
-    return low, high, int(size.node.hint) if size.node.has_hint() else low
+    example: int
+    largest: int
+
+
+def known_size(size: Any) -> KnownSize | None:
+    """What a program tells of a dynamic size; None of one without an example."""
+    if not size.node.has_hint():
+        return None
+    upper = size.node.shape_env.bound_sympy(size.node.expr).upper
+    return KnownSize(int(size.node.hint), int(upper) if upper.is_Integer else sys.maxsize)

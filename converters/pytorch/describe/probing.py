@@ -38,7 +38,7 @@ from convertkit.converters.pytorch.describe.left_out import left_out_notes, with
 from convertkit.converters.pytorch.describe.notes import renaming_notes, state_notes
 from convertkit.converters.pytorch.describe.outputs import output_specs
 from convertkit.converters.pytorch.describe.prober import Prober
-from convertkit.converters.pytorch.describe.size_bounds import said_sizes, within_bounds
+from convertkit.converters.pytorch.describe.size_bounds import exported_sizes, within_bounds
 from convertkit.converters.pytorch.model.check_inputs import turns
 from convertkit.converters.pytorch.model.examples import Example
 from convertkit.converters.pytorch.model.leaves import BATCH, Leaf, to_json
@@ -250,7 +250,7 @@ def _candidates(prober: Prober, leaves: tuple[Leaf, ...]) -> Iterator[dict[str, 
     specs = [leaf.spec() for leaf in leaves]
     count = attempts(specs)
     yield from (dict(named_sizes(specs, attempt, 0)) for attempt in range(count) if count > 1)
-    yield from said_sizes(prober, list(preferred))
+    yield from exported_sizes(prober, list(preferred))
 
 
 def _examples(subject: Subject, path: Path) -> Sequence[Example] | Mapping[str, Example] | None:

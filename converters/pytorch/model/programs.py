@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -14,6 +14,9 @@ from convertkit.converters.pytorch.model.leaves import BATCH, leaf_name
 from convertkit.converters.pytorch.model.leaves import Path as Way
 from convertkit.converters.pytorch.model.subject import Constant, Subject, to_array
 from convertkit.errors import Unsupported
+
+if TYPE_CHECKING:
+    from convertkit.converters.pytorch.compat.shapes import KnownSize
 
 _CONVENTIONS = ("example_inputs", "example_input_array", "dummy_inputs")
 """Attributes by which modules carry an example: plain PyTorch habit, Lightning, Transformers."""
@@ -60,8 +63,8 @@ def _array(tensor: torch.Tensor) -> ExampleArray:
     return ExampleArray(tuple(tensor.shape), dtype, integer_range(to_array(tensor)))
 
 
-def program_bounds(subject: Subject) -> Mapping[str, tuple[int, int, int]]:
-    """Of an exported program's dynamic dimensions the least size, the largest one, and the example's."""
+def program_sizes(subject: Subject) -> Mapping[str, KnownSize]:
+    """What an exported program tells of its dynamic dimensions, by their names."""
     if subject.program is None:
         return {}
     names: dict[str, str] = {}
@@ -73,7 +76,8 @@ def program_bounds(subject: Subject) -> Mapping[str, tuple[int, int, int]]:
         return {}
     from convertkit.converters.pytorch.compat import shapes  # which imports sympy, and archives do without
 
-    return {name: shapes.bounds(size) for name, size in free.items()}
+    told = {name: shapes.known_size(size) for name, size in free.items()}
+    return {name: size for name, size in told.items() if size is not None}
 
 
 def _of_program(subject: Subject, names: dict[str, str]) -> Mapping[str, Example]:

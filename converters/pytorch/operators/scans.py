@@ -164,10 +164,9 @@ def _searched(ordered: Tensor, x: Tensor, upto: bool) -> Tensor:
         place = middle.clamp(max=length - 1).to(torch.int64)
         value = ordered[place] if ordered.dim() == 1 else torch.gather(ordered, -1, place)
         lies_before = ~(value > x if upto else value >= x)
-        left = first < behind
         first, behind = (
-            torch.where(left & lies_before, middle + 1, first),
-            torch.where(left & ~lies_before, middle, behind),
+            torch.where(lies_before & (first < behind), middle + 1, first),
+            torch.where(lies_before, behind, middle),
         )
     return first
 

@@ -35,6 +35,8 @@ COUNTS = """
         tf.cast(tf.abs(x[:, 0] * 3), tf.int32), minlength=4, maxlength=4, axis=-1, binary_output=True),
     "weighed": lambda x: tf.math.bincount([3, 0, 3, 9, 1, 1], x[0, 0], minlength=5, maxlength=5),
     "histogram": lambda x: tf.histogram_fixed_width(x, [-1.0, 2.0], 7),
+    "histogram_of_edges": lambda x: tf.histogram_fixed_width(
+        tf.round(x * 3) * np.float32(3 / 7) - 1, [-1.0, 2.0], 7),
     "nth": lambda x: tf.raw_ops.NthElement(input=x, n=2),
     "nth_last": lambda x: tf.raw_ops.NthElement(input=x, n=1, reverse=True),
     "sorted_in": lambda x: tf.searchsorted(tf.sort(x[:, 0]), x[:, 1]),
@@ -58,11 +60,15 @@ MATRICES = """
     "inverse": lambda x: tf.linalg.inv(steady(x)),
     "turned": lambda x: tf.linalg.inv(steady(x) + tf.linalg.band_part(steady(x), 0, -1), adjoint=True),
     "moved_rows": lambda x: tf.linalg.inv(tf.reverse(steady(x), [1])),
+    "moved_negative_rows": lambda x: tf.linalg.inv(-tf.reverse(steady(x), [1])),
     "solved": lambda x: tf.linalg.solve(tf.reverse(steady(x), [1]), x[:, :, None]),
     "determinant": lambda x: tf.linalg.det(tf.reverse(steady(x), [1]) / 2),
     "orthogonal": lambda x: tf.linalg.qr(steady(x))[0],
+    "orthogonal_of_negative": lambda x: tf.linalg.qr(-steady(x))[0],
     "upper": lambda x: tf.linalg.qr(steady(x)[:, :, :4], full_matrices=True)[1],
     "eigenvalues": lambda x: tf.linalg.eigvalsh(steady(x)[:, :5, :5]),
+    "eigenvalues_far_off_the_diagonal": lambda x: tf.linalg.eigvalsh(
+        tf.reverse(steady(x), [1]) + tf.transpose(tf.reverse(steady(x), [1]), [0, 2, 1])),
     "sign": lambda x: tf.linalg.slogdet(tf.reverse(steady(x), [1]))[0],
     "logarithm": lambda x: tf.linalg.slogdet(steady(x))[1],
 """
@@ -76,6 +82,7 @@ PICTURES = """
     "crops": lambda x: tf.image.crop_and_resize(
         x, [[0.0, 0.1, 0.8, 0.9], [0.5, 0.9, 0.2, 0.1], [-0.2, 0.0, 1.3, 1.0]], [0, 0, 0], [4, 5], "bilinear", -3.0),
     "crops_nearest": lambda x: tf.image.crop_and_resize(x, [[0.0, 0.1, 0.8, 0.9]], [0], [4, 5], "nearest"),
+    "crops_between": lambda x: tf.image.crop_and_resize(x, [[0.0, 0.1, 0.6875, 0.9]], [0], [2, 5], "nearest"),
     "crops_one": lambda x: tf.image.crop_and_resize(x, [[0.0, 0.1, 0.8, 0.9]], [0], [1, 5]),
     "grown": lambda x: tf.nn.conv2d_transpose(
         x, np.linspace(-1, 1, 90, dtype="f").reshape(3, 2, 5, 3), [tf.shape(x)[0], 19, 17, 5], 2, "VALID"),
