@@ -57,7 +57,7 @@ def float_only(x: Tensor, what: str) -> None:
 def constant_of(x: Tensor | None, what: str) -> Array:
     """The value of a constant input; a refusal where it is computed at run time."""
     if x is None or x.constant is None:
-        raise Unsupported(f"{what} is computed at run time; TFLite needs it as a constant")
+        raise Unsupported(f"TFLite needs a constant for {what}, not a value computed at run time")
     return np.asarray(x.constant)
 
 

@@ -46,6 +46,11 @@ def test_bags_of_one_size_are_rows_put_together(mode: str, padding: int | None) 
         torch.testing.assert_close(taken.module()(batch), layer(batch))
 
 
+def test_a_row_of_padding_may_be_counted_from_the_last() -> None:
+    given = (torch.randn(9, 4), torch.tensor([0, 8, 1]), torch.tensor([0, 2]), False, 0, False, None, False, -1)
+    torch.testing.assert_close(embedding_bag(*given)[0], torch.ops.aten.embedding_bag.padding_idx(*given)[0])
+
+
 def bags(mode: str, padding: int | None) -> nn.Module:
     """A row of padding is not of zeros where weights were loaded into the layer."""
     layer = nn.EmbeddingBag(9, 4, mode=mode, padding_idx=padding).eval().requires_grad_(False)

@@ -185,6 +185,14 @@ def test_quotients_that_are_not_rounded_are_left(divisor: float) -> None:
     assert substitutes(torch.export.export(Divided(), (torch.randn(3),), strict=False)) == {}
 
 
+def test_values_put_by_two_masks_are_left_to_the_exporter() -> None:
+    class Two(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return _put(x, (slice(None), _MASK[:4], torch.tensor([True, False, False, True, False])), x[:, 0, :2])
+
+    assert substitutes(torch.export.export(Two(), (torch.randn(2, 4, 5),), strict=False)) == {}
+
+
 def test_all_of_them_come_out_of_the_runtimes(tmp_path: Path) -> None:
     example = torch.randn(2, 4, 5, generator=torch.Generator().manual_seed(5))
     program = torch.export.export(Told(), (example,), strict=False)

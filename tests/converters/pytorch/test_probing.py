@@ -325,6 +325,7 @@ BOUNDED: Mapping[str, tuple[tuple[int, ...], dict[int, tuple[int, int]], list[di
         (1, 3, 32, 48), {2: (8, 96), 3: (8, 128)},
         [{"x_2": 32, "x_3": 64}, {"x_2": 64, "x_3": 128}, {"x_2": 96, "x_3": 32}],
     ),
+    "no smaller ones": ((1, 3, 64, 64), {2: (40, 100), 3: (40, 100)}, [{"x_2": 64, "x_3": 64}] * 3),
     "above what is usual": (
         (1, 3, 320, 352), {2: (300, 400), 3: (300, 500)}, [{"x_2": 320, "x_3": 352}] * 3,
     ),
@@ -341,7 +342,6 @@ def test_sizes_are_those_that_the_program_takes(tmp_path: Path, name: str) -> No
     assert list(description.sizes) == wanted
 
 
-@pytest.mark.nightly
 def test_a_program_of_large_images_is_verified_at_its_own_sizes(tmp_path: Path) -> None:
     dims = {axis: torch.export.Dim(f"d{axis}", min=300, max=500) for axis in (2, 3)}
     program = torch.export.export(Halved(), (torch.rand(1, 3, 320, 352),), dynamic_shapes={"x": dims})
