@@ -1,9 +1,10 @@
 """The training itself: a changed network learns what the original answers, on samples without labels.
 
-All samples of a batch are made of several, so that the original answers more than the few samples that there are.  What
-is learnt are the outputs, in front of a softmax as well as behind it, and values on the way that both graphs have.
-Samples that are held out, as they are and mixed in pairs, decide which state is kept, by their outputs alone.
-Sources: distillation, arXiv:1503.02531; straight-through gradients, arXiv:1308.3432.
+All samples of a batch are moved a little where windows slide over them, and half of them are mixed in pairs, which
+gives the original more to answer than the few samples that there are.  What is learnt are the outputs, in front of a
+softmax as well as behind it, and values on the way that both graphs have.  Samples that are held out, as they are and
+mixed in pairs, decide which state is kept, by their outputs alone.
+Sources: distillation, arXiv:1503.02531; mixed samples, arXiv:1710.09412; straight-through gradients, arXiv:1308.3432.
 """
 
 from __future__ import annotations
@@ -16,10 +17,9 @@ import torch
 from torch import Tensor
 
 from convertkit.quantization.graph.reordered import Before, reordered_values
-from convertkit.quantization.recovery.blends import blended
 from convertkit.quantization.recovery.network import Network
 from convertkit.quantization.recovery.optimizer import Optimizer
-from convertkit.quantization.recovery.shifts import shifts, steady
+from convertkit.quantization.recovery.shifts import Shifts, moved, shifts, steady
 
 _BATCH = 32
 _INNER = 8
@@ -115,8 +115,7 @@ def train(
         wanted = answer(held_out, names)
     scales = [_power(value) for value in wanted]
     random = torch.Generator().manual_seed(seed)
-    sliding = shifts(teacher.graph)
-    movable = steady(sliding, samples)
+    movable = steady(shifts(teacher.graph), samples)
 
     def judged() -> float:
         with torch.no_grad():
@@ -128,7 +127,7 @@ def train(
     averaged = _state(student)
     every = _every(steps, len(next(iter(held_out.values()))))
     for step in range(steps):
-        batch = blended(samples, _BATCH, sliding, movable, random)
+        batch = _batch(samples, movable, random)
         with torch.no_grad():
             answers = answer(batch, names)
         _loss(learnt, scales, answers, student(batch, names)).backward()
@@ -192,3 +191,25 @@ def _loss(learnt: Sequence[Target], scales: Sequence[float], wanted: Sequence[Te
                 log_target=True,
             )  # fmt: skip
     return total
+
+
+def _batch(samples: Mapping[str, Tensor], movable: Shifts, random: torch.Generator) -> dict[str, Tensor]:
+    count = len(next(iter(samples.values())))
+    chosen = torch.randint(count, (_BATCH,), generator=random)
+    plain = {name: value[chosen] for name, value in samples.items()}
+    if not all(value.is_floating_point() for value in plain.values()):
+        return plain
+    batch = _moved(plain, movable, random)
+    chosen = torch.randint(count, (_BATCH // 2,), generator=random)
+    partners = _moved({name: value[chosen] for name, value in samples.items()}, movable, random)
+    share = torch.rand(_BATCH // 2, generator=random)
+    for name, value in batch.items():
+        mixed = value.clone()
+        factor = share.reshape(-1, *(1,) * (value.ndim - 1))
+        mixed[: _BATCH // 2] = factor * mixed[: _BATCH // 2] + (1 - factor) * partners[name]
+        batch[name] = mixed
+    return batch
+
+
+def _moved(batch: Mapping[str, Tensor], movable: Shifts, random: torch.Generator) -> dict[str, Tensor]:
+    return {name: moved(value, movable.get(name, ()), random) for name, value in batch.items()}
