@@ -34,7 +34,9 @@ from convertkit.converters.tensorflow import source as opening
 from convertkit.converters.tensorflow.service import TensorFlowService
 from convertkit.errors import ConvertKitError
 from convertkit.onnx.load import load_model
+from convertkit.onnx.onnxruntime_compat import ERRORS
 from convertkit.recipe import ExportOptions
+from convertkit.targets.onnxruntime.stage import DeliverOnnx
 from convertkit.targets.tflite.compile import compile_model
 from convertkit.targets.tflite.passes import Options
 
@@ -204,7 +206,7 @@ def results(case: Case, module: Any, free: bool, kind: str) -> Iterator[tuple[st
     runtime = RUNTIMES[0]
     with tempfile.TemporaryDirectory() as work:
         folder, made = Path(work) / "model", Path(work) / "made"
-        made.mkdir()
+        (made / "delivered").mkdir(parents=True)
         try:
             tf.saved_model.save(module, str(folder), signatures={"serving_default": module.call})
             opened = opening.open_saved_model(folder, ExportOptions(str(folder), ("onnxruntime",), "out"), made)
@@ -213,7 +215,8 @@ def results(case: Case, module: Any, free: bool, kind: str) -> Iterator[tuple[st
             given = list(samples(case, module, free and not fixed, kind))
             if fixed:  # the bridge's batch is one
                 given = [(how, *_of_one(case, module, kind, how)) for how in FLOAT_DRAWS if _takes_one(case)]
-            session = ort.InferenceSession(str(artifact.path))
+            delivered = DeliverOnnx(None).run(artifact, made / "delivered")
+            session = ort.InferenceSession(str(delivered.path))
             ends = [each.name for each in session.get_outputs()]
             yield (runtime, *_judged(lambda feed: dict(zip(ends, session.run(None, feed), strict=True)), given, kind))
             runtime, path = RUNTIMES[1], Path(work) / "model.tflite"
@@ -224,7 +227,7 @@ def results(case: Case, module: Any, free: bool, kind: str) -> Iterator[tuple[st
             yield (runtime, *_judged(lambda feed: signature(**feed), given, kind))
         except ConvertKitError as error:
             yield runtime, "refused", str(error).splitlines()[0].replace(work, "")
-        except (*FAULTS, ort.capi.onnxruntime_pybind11_state.Fail) as error:
+        except (*FAULTS, *ERRORS) as error:
             yield runtime, "fault", f"{type(error).__name__}: {error}".replace(work, "")[:300]
 
 

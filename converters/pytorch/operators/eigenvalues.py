@@ -59,7 +59,8 @@ def _turn(gram: Tensor, swap: Tensor, first: Tensor) -> Tensor:
     one = torch.eye(gram.shape[-1], dtype=gram.dtype)
     own = (gram * one).sum(-1)
     apart = (swap @ own.unsqueeze(-1)).squeeze(-1) - own
-    off = (gram * swap).sum(-1)
+    once = (gram * swap.triu()).sum(-1)
+    off = once + (swap @ once.unsqueeze(-1)).squeeze(-1)  # rounded products are not symmetric
     still = off == 0
     ratio = apart / torch.where(still, 1.0, 2 * off)
     side = torch.where(ratio == 0, first, torch.sign(ratio))

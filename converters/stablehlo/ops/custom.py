@@ -9,6 +9,7 @@ from jaxlib.mlir.dialects import stablehlo as hlo
 from convertkit.converters.stablehlo.builder import Builder
 from convertkit.converters.stablehlo.mlir import integer, shape_of, text
 from convertkit.converters.stablehlo.ops.lapack import ROUTINES
+from convertkit.converters.stablehlo.ops.orthogonal import ROUTINES as ORTHOGONAL
 from convertkit.converters.stablehlo.ops.window import dynamic_reduce_window
 from convertkit.converters.stablehlo.registry import Handlers
 from convertkit.converters.stablehlo.tensor import I32, Operand, Tensor
@@ -23,9 +24,7 @@ _FUNCTIONS = {
 }
 _TRANSPARENT = frozenset({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement"})
 _ASSERTIONS = frozenset({"shape_assertion"})
-_REFUSED = {
-    "ApproxTopK": "which values it finds is the accelerator's own choice; lax.top_k is exact",
-}
+_ROUTINES = "only geqrf, gesdd, getrf, orgqr, potrf, syevd and trsm"
 
 
 @custom.translates
@@ -43,11 +42,10 @@ def custom_call(b: Builder, op: hlo.CustomCallOp, *operands: Tensor) -> tuple[Op
     if target in _ASSERTIONS:
         return ()
     if target.startswith("lapack_"):
-        raise Unsupported(
-            f"custom call @{target}: of LAPACK, only getrf, potrf and trsm of real numbers have an ONNX form"
-        )
-    unknown = "only the runtime that the module was exported for knows what it computes"
-    raise Unsupported(f"custom call @{target}: {_REFUSED.get(target, unknown)}")
+        raise Unsupported(f"custom call @{target}: of LAPACK, {_ROUTINES} of real numbers have an ONNX form")
+    raise Unsupported(
+        f"custom call @{target}: only the runtime that the module was exported for knows what it computes"
+    )
 
 
 def top_k(b: Builder, op: hlo.CustomCallOp, x: Tensor) -> tuple[Operand, ...]:
@@ -62,5 +60,21 @@ def top_k(b: Builder, op: hlo.CustomCallOp, x: Tensor) -> tuple[Operand, ...]:
     return values, b.cast(places, I32)
 
 
-_HANDLED: dict[str, Callable[..., tuple[Operand, ...]]] = {"chlo.top_k": top_k, "mhlo.topk": top_k, **ROUTINES}
+def approximate_top_k(b: Builder, op: hlo.CustomCallOp, x: Tensor, places: Tensor, *_: Tensor) -> tuple[Operand, ...]:
+    """``ApproxTopK``: the exact extremes, which JAX finds on a CPU; an accelerator may miss some."""
+    from convertkit.converters.stablehlo.ops.sort import sort_keys
+
+    how = next(op.attributes[name] for name in ("mhlo.backend_config", "backend_config") if name in op.attributes)
+    axis, count = integer(how["reduction_dim"]) % x.rank, integer(how["top_k"])
+    if shape_of(op.results[0].type)[axis] != count:
+        raise Unsupported("custom call @ApproxTopK: candidates that are not aggregated to the extremes")
+    keys = sort_keys(b.regions.function(text(op.called_computations[0])), 2)
+    if keys is None:
+        raise Unsupported("custom call @ApproxTopK: a comparator that is not recognised as an order by values")
+    values, found = b.top_k(x, count, axis, keys[0].descending)
+    return values, b.take_along(places, found, axis)
+
+
+_HANDLED: dict[str, Callable[..., tuple[Operand, ...]]] = {**ROUTINES, **ORTHOGONAL}
+_HANDLED |= {"chlo.top_k": top_k, "mhlo.topk": top_k, "ApproxTopK": approximate_top_k}
 _HANDLED["stablehlo.dynamic_reduce_window"] = dynamic_reduce_window

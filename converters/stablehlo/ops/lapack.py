@@ -19,7 +19,7 @@ _WRITTEN_OUT = 32
 """The largest matrix that is eliminated; every column is some fifteen operators."""
 
 
-def _letter(op: hlo.CustomCallOp, name: str) -> str:
+def letter(op: hlo.CustomCallOp, name: str) -> str:
     """One of the routine's character arguments, which the call carries as its code."""
     for holder in ("mhlo.backend_config", "backend_config"):
         if holder in op.attributes and name in op.attributes[holder]:
@@ -29,7 +29,7 @@ def _letter(op: hlo.CustomCallOp, name: str) -> str:
 
 def cholesky(b: Builder, op: hlo.CustomCallOp, a: Tensor, *sizes: Tensor) -> tuple[Operand, ...]:
     """``potrf``: the factor in one half, the other as it was; and the number of the first bad pivot, 0 for none."""
-    lower = _letter(op, "uplo") == "L"
+    lower = letter(op, "uplo") == "L"
     size = a.shape[-1]
     if size is None:
         raise Unsupported("a matrix of a size that is known only at run time")
@@ -49,10 +49,10 @@ def cholesky(b: Builder, op: hlo.CustomCallOp, a: Tensor, *sizes: Tensor) -> tup
 def triangular_solve(b: Builder, op: hlo.CustomCallOp, a: Tensor, y: Tensor, *sizes: Tensor) -> tuple[Operand, ...]:
     """``trsm`` with a factor of one."""
     how = Triangle(
-        left=_letter(op, "side") == "L",
-        lower=_letter(op, "uplo") == "L",
-        transposed=_letter(op, "trans_x") != "N",
-        unit=_letter(op, "diag") == "U",
+        left=letter(op, "side") == "L",
+        lower=letter(op, "uplo") == "L",
+        transposed=letter(op, "trans_x") != "N",
+        unit=letter(op, "diag") == "U",
     )
     return (solved(b, a, y, how),)
 

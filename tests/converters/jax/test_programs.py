@@ -72,6 +72,19 @@ def beams(x):
     return lax.scan(step, (x, jnp.array([0, 1, 2])), None, length=4)
 
 
+def turned_back(values, vectors):
+    """Of eigenvectors what does not depend on their signs."""
+    return (vectors * jnp.exp(values)[..., None, :]) @ vectors.mT
+
+
+def put_together(left, values, right):
+    return (left * values[..., None, :]) @ right
+
+
+def at_right_angles(vectors):
+    return vectors.mT @ vectors
+
+
 def spectrum(x):
     frames = jnp.stack([x[:, at * 16 : at * 16 + 32] for at in range(7)], 1) * np.hanning(32).astype(np.float32)
     return jnp.log(jnp.abs(jnp.fft.rfft(frames)) ** 2 + 1e-3)
@@ -185,13 +198,31 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Any]] = {
     "determinant": (lambda x: jnp.stack([jnp.linalg.det(x), jnp.linalg.slogdet(x)[0]]), [Arg("3 4 4")]),
     "cholesky": (lambda x: jnp.linalg.cholesky(x @ x.mT + jnp.eye(3)), [Arg("N 3 3")]),
     "factors": (jax.scipy.linalg.lu, [Arg("4 3")]),
+    "orthogonal": (jnp.linalg.qr, [Arg("N 4 3")]),
+    "orthogonal_of_wide": (lambda x: jnp.linalg.qr(x, mode="complete"), [Arg("3 4")]),
+    "orthogonal_of_triangle": (lambda x: jnp.linalg.qr(jnp.triu(x) * 1e20), [Arg("4 4")]),
+    "eigenvalues": (jnp.linalg.eigvalsh, [Arg("N 4 4")]),
+    "eigenvalues_of_upper": (lambda x: lax.linalg.eigh(x, lower=False, symmetrize_input=False)[1], [Arg("4 4")]),
+    "eigenvalue_of_one": (jnp.linalg.eigh, [Arg("N 1 1")]),
+    "eigenvectors": (lambda x: turned_back(*jnp.linalg.eigh(x * 1e-20)), [Arg("N 5 5")]),
+    "eigenvectors_of_equal": (lambda x: turned_back(*jnp.linalg.eigh(x * 0 + 2.5)), [Arg("5 5")]),
+    "singular_values": (lambda x: jnp.linalg.svd(x, compute_uv=False), [Arg("N 3 4")]),
+    "singular_vectors": (lambda x: put_together(*jnp.linalg.svd(x, full_matrices=False)), [Arg("N 4 3")]),
+    "singular_vectors_of_wide": (lambda x: put_together(*jnp.linalg.svd(x, full_matrices=False)), [Arg("2 3 4")]),
+    "all_singular_vectors": (lambda x: [jnp.abs(each) for each in jnp.linalg.svd(x)[::2]], [Arg("3 4")]),
+    "vectors_of_rank_one": (lambda x: at_right_angles(jnp.linalg.svd(x[:, :1] @ x[:1])[0]), [Arg("4 3")]),
+    "pseudoinverse": (jnp.linalg.pinv, [Arg("N 4 3")]),
+    "approximate_top_k": (lambda x: lax.approx_max_k(x, 3), [Arg("3 9")]),
+    "approximate_least": (lambda x: lax.approx_min_k(x, 3, reduction_dimension=0), [Arg("9 N")]),
+    "least_squares": (lambda x, y: jnp.linalg.lstsq(x, y)[0], [Arg("5 3"), Arg("5 2")]),
     "gradient_inside": (jax.grad(lambda y: (jnp.tanh(y @ weight(4, 4)) ** 2).sum()), [Arg("N 4")]),
 }
 
 REFUSED: dict[str, tuple[Callable[..., Any], list[Arg], str]] = {
     "cumulative_maximum_of_free_length": (lambda x: lax.cummax(x, 1), [Arg("N T")], "not a cumulative sum"),
-    "approximate_top_k": (lambda x: lax.approx_max_k(x, 3), [Arg("3 9")], "lax.top_k is exact"),
-    "singular_values": (lambda x: jnp.linalg.svd(x, compute_uv=False), [Arg("4 4")], "only getrf, potrf and trsm"),
+    "candidates": (lambda x: lax.approx_min_k(x, 3, aggregate_to_topk=False), [Arg("3 9")], "not aggregated"),
+    "hessenberg": (lambda x: lax.linalg.hessenberg(x)[:1], [Arg("4 4")], "only geqrf, gesdd, getrf"),
+    "many_eigenvalues": (lambda x: jnp.linalg.eigvalsh(x * 2), [Arg("13 13")], "from 1 to 12"),
 }
 
 

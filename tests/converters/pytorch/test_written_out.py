@@ -385,6 +385,12 @@ def test_eigenvalues_are_as_exact_as_those_of_lapack() -> None:
         torch.testing.assert_close(x @ vectors / scale[..., None], vectors * values[:, None] / scale[..., None])
 
 
+@pytest.mark.parametrize("size", [2, 5, 12])
+def test_vectors_of_equal_values_are_at_right_angles(size: int) -> None:
+    _, vectors = eigenvalues.eigenvalues(torch.full((size, size), 2.5))
+    torch.testing.assert_close(vectors.mT @ vectors, torch.eye(size), rtol=0, atol=2e-6)
+
+
 def test_pseudoinverses_leave_out_what_counts_as_zero() -> None:
     x = torch.tensor([[1.0, 0, 0], [0, 1e-3, 0], [0, 0, 1e-9], [0, 0, 0]])
     for kinds in ({}, {"atol": torch.tensor(1e-2)}, {"rtol": torch.tensor(1e-2)}):
