@@ -23,6 +23,7 @@ from convertkit.converters.tensorflow import (  # noqa: F401 - tf2onnx keeps the
     colours,
     counting,
     handlers,
+    integers,
     matrices,
     orthogonal,
     resizing,

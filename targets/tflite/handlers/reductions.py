@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -49,6 +50,10 @@ def total(b: Builder, x: Tensor, axes: tuple[int, ...], keep: bool) -> Tensor:
 
 
 def _mean(b: Builder, x: Tensor, axes: tuple[int, ...], keep: bool) -> Tensor:
+    """MEAN of integers rounds in float32; ONNX Runtime divides their sum and cuts."""
+    if x.dtype == "int32" and not x.is_quantized and axes:
+        count = math.prod(known_size(x, axis, "the mean of integers") for axis in axes)
+        return b.div(b.sum(x, axes, keep_dims=keep), like(b, x, count))
     if not x.is_quantized:
         float_only(x, "ReduceMean")
     return b.mean(x, axes, keep_dims=keep) if axes else x

@@ -50,6 +50,18 @@ COUNTS = """
     "product": lambda x: tf.math.segment_prod(x[0], [0, 0, 3, 3]),
     "rooted": lambda x: tf.sparse.segment_sqrt_n(x[0], [1, 0, 2], [0, 2, 2]),
 """
+INTEGERS = """
+    "floored": lambda x: tf.cast(x * 9, tf.int32) // [4, 3, 7, -4, -3, 1],
+    "floored_small": lambda x: tf.cast(x * 9, tf.int8) // tf.constant([4, 3, 7, -4, -3, 1], tf.int8),
+    "floored_unsigned": lambda x: tf.cast(tf.abs(x) * 9, tf.uint8) // tf.constant(4, tf.uint8),
+    "rest": lambda x: tf.cast(x * 9, tf.int32) % [4, 3, 7, -4, -3, 1],
+    "rest_of_long": lambda x: tf.cast(x * 9, tf.int64) % -4,
+    "rest_of_reals": lambda x: x * 1000 % [0.7, 3.0, -0.7, 5.0, -3.0, 1e-3],
+    "shifted": lambda x: tf.bitwise.right_shift(tf.cast(x * 99, tf.int32), [0, 1, 5, 31, 40, -2]),
+    "shifted_small": lambda x: tf.bitwise.right_shift(tf.cast(x * 20, tf.int8), tf.constant(2, tf.int8)),
+    "shifted_unsigned": lambda x: tf.bitwise.right_shift(tf.cast(tf.abs(x) * 20, tf.uint8), tf.constant(2, tf.uint8)),
+    "shifted_left": lambda x: tf.bitwise.left_shift(tf.cast(x * 99, tf.int32), [0, 1, 5, 31, 40, -2]),
+"""
 MATRICES = """
     "diagonal": lambda x: tf.linalg.diag(x),
     "beside": lambda x: tf.linalg.diag(x, k=-2, padding_value=7.0),
@@ -96,6 +108,7 @@ PICTURES = """
     ("ways", "shape"),
     [
         pytest.param(COUNTS, "4, 6", id="counts"),
+        pytest.param(INTEGERS, "6", id="integers"),
         pytest.param(MATRICES, "6", id="matrices"),
         pytest.param(PICTURES, "9, 8, 3", id="pictures"),
     ],

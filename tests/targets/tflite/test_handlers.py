@@ -269,6 +269,8 @@ ROWS = [
     pytest.param("PRelu", {"x": np.array([[5, 2**32 - 1]], np.uint32)}, {"s": np.array([3, 4], np.uint32)}, "x s", {},
                  id="prelu-unsigned"),
     pytest.param("Sigmoid", {"x": normal(3, 4).astype(np.float16)}, {}, "x", {}, id="sigmoid-half"),
+    pytest.param("ReduceMean", {"x": np.array([[-7, 2, 9, -8], [5, -1, -6, 0]], np.int32)}, {"a": np.array([1])},
+                 "x a", {"keepdims": 0}, id="mean-int32"),
     *(
         pytest.param(op, {"x": np.abs(normal(3, 4)) + 1}, {}, "x", {"noop_with_empty_axes": 1}, id=f"{op}-no-axes")
         for op in ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum")
