@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 
 from convertkit.converters.tensorflow.compat import Select, numpy_type, tf_op
 
@@ -113,6 +114,22 @@ class Atan2:
         turn = op("Where", op("Greater", rise, run), op("Sub", half, turn), turn)
         turn = op("Where", is_negative(x), op("Sub", whole, turn), turn)
         _replace(ctx, node, "Mul", [turn, op("Where", is_negative(y), less, one)])
+
+
+@tf_op(["IsInf", "IsFinite"])
+class IsInf:
+    """In float32 of halves, which ``IsInf`` does not take."""
+
+    @classmethod
+    def version_10(cls, ctx: Any, node: Any, **_: Any) -> None:
+        x, dtype = node.input[0], ctx.get_dtype(node.input[0])
+        wide = onnx.TensorProto.DOUBLE if dtype == onnx.TensorProto.DOUBLE else onnx.TensorProto.FLOAT
+        x = x if dtype == wide else ctx.make_node("Cast", [x], attr={"to": wide}).output[0]
+        if node.type == "IsInf":
+            _replace(ctx, node, "IsInf", [x])
+            return
+        endless, none = (ctx.make_node(kind, [x]).output[0] for kind in ("IsInf", "IsNaN"))
+        _replace(ctx, node, "Not", [ctx.make_node("Or", [endless, none]).output[0]])
 
 
 @tf_op("Inv")

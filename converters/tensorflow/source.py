@@ -14,6 +14,7 @@ import numpy as np
 from convertkit.artifact import Array, Artifact, TensorSpec, sha256_of
 from convertkit.converters.tensorflow import safety
 from convertkit.converters.tensorflow.graph import SavedModel, Signature, read_graph_def, read_saved_model
+from convertkit.converters.tensorflow.halves import tolerance_of
 from convertkit.errors import MissingFramework, Unsupported, UsageError
 from convertkit.onnx.inputs import with_input_options
 from convertkit.onnx.load import load_model
@@ -164,7 +165,6 @@ class TensorFlowStage:
     name = "tensorflow-to-onnx"
     version = "1"
     produces = "onnx"
-    tolerance: Tolerance = FLOAT32
 
     def __init__(
         self, worker: Worker, accepts: str, notes: list[str], static: Mapping[str, int] = MappingProxyType({})
@@ -173,6 +173,7 @@ class TensorFlowStage:
         self._static = static
         self._notes = notes
         self._route = ""
+        self.tolerance: Tolerance = FLOAT32
         self.accepts = frozenset({accepts})
 
     @property
@@ -186,7 +187,9 @@ class TensorFlowStage:
         reply = self._worker.call("convert", {**asked, "to": str(path), "made_by": made_by}, feeds).value
         self._route = reply["route"]
         self._notes += [f"route {self._route}; not taken: {reason}" for reason in reply["refused"]]
-        inputs, outputs = interface(load_model(path))
+        model = load_model(path)
+        self.tolerance = tolerance_of(model)
+        inputs, outputs = interface(model)
         return Artifact(path, "onnx", inputs, outputs, sha256_of(path), made_by)
 
 

@@ -88,7 +88,9 @@ def _reflected(b: Builder, a: Tensor, vector: Tensor, factor: Tensor) -> Tensor:
     return b.sub(a, b.mul(b.mul(vector, factor), along))
 
 
-def reflections_product(b: Builder, op: hlo.CustomCallOp, a: Tensor, factors: Tensor, *sizes: Tensor) -> Tensor:
+def reflections_product(
+    b: Builder, op: hlo.CustomCallOp, a: Tensor, factors: Tensor, *sizes: Tensor
+) -> tuple[Operand, ...]:
     """``orgqr``: the first columns of the product of the reflections."""
     m, n = _sides(a, _REFLECTED, "the orthogonal factor")
     count = factors.shape[-1] or 0
@@ -98,7 +100,7 @@ def reflections_product(b: Builder, op: hlo.CustomCallOp, a: Tensor, factors: Te
         vector = b.where(constant(place > step), column, _like(a, place == step))
         factor = b.unsqueeze(b.take(factors, factors.rank - 1, step, step + 1), [a.rank - 2])
         q = _reflected(b, q, vector, factor)
-    return q
+    return (q,)
 
 
 def eigenvalues(b: Builder, op: hlo.CustomCallOp, a: Tensor, *sizes: Tensor) -> tuple[Operand, ...]:

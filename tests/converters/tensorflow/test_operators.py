@@ -62,6 +62,13 @@ INTEGERS = """
     "shifted_unsigned": lambda x: tf.bitwise.right_shift(tf.cast(tf.abs(x) * 20, tf.uint8), tf.constant(2, tf.uint8)),
     "shifted_left": lambda x: tf.bitwise.left_shift(tf.cast(x * 99, tf.int32), [0, 1, 5, 31, 40, -2]),
 """
+HALVES = """
+    "half": lambda x: tf.sigmoid(tf.cast(x, tf.float16)),
+    "halves_of_rows": lambda x: tf.math.l2_normalize(tf.nn.softmax(tf.cast(x, tf.float16)), 1),
+    "mean_of_halves": lambda x: tf.reduce_mean(tf.cast(x, tf.float16), 1),
+    "finite": lambda x: tf.math.is_finite(tf.cast(x, tf.float16) / tf.cast(tf.round(x), tf.float16)),
+    "endless": lambda x: tf.math.is_inf(tf.cast(x, tf.float16) / tf.cast(tf.round(x), tf.float16)),
+"""
 MATRICES = """
     "diagonal": lambda x: tf.linalg.diag(x),
     "beside": lambda x: tf.linalg.diag(x, k=-2, padding_value=7.0),
@@ -109,6 +116,7 @@ PICTURES = """
     [
         pytest.param(COUNTS, "4, 6", id="counts"),
         pytest.param(INTEGERS, "6", id="integers"),
+        pytest.param(HALVES, "6", id="halves"),
         pytest.param(MATRICES, "6", id="matrices"),
         pytest.param(PICTURES, "9, 8, 3", id="pictures"),
     ],
