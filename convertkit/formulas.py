@@ -80,6 +80,11 @@ def _solved(dim: str, size: int) -> dict[str, int]:
     return {name: turns + 1}
 
 
+def size_of(dim: str, sizes: Mapping[str, int]) -> int | None:
+    """The number that a name or a formula is, None where a name of it has no size or it cannot be computed."""
+    return sizes[dim] if dim in sizes else _value(dim, sizes)
+
+
 def _value(dim: str, sizes: Mapping[str, int]) -> int | None:
     """The number that a formula is, None where a name of it has no size or it cannot be computed."""
     tree = _tree(dim)

@@ -21,6 +21,7 @@ from convertkit.artifact import Array, TensorSpec
 from convertkit.converters.jax.callables import exported_callable
 from convertkit.converters.jax.ends import BFLOAT16, widen_ends, widened, widened_array
 from convertkit.converters.jax.programs import exported_module, specialised
+from convertkit.converters.jax.sizes import fitting_sizes
 from convertkit.converters.stablehlo.importer import Interface, Names, Parsed, Port, refined
 from convertkit.converters.stablehlo.recognise import recognise
 from convertkit.errors import SourceError, ToolError, Unsupported
@@ -84,8 +85,18 @@ class JaxService:
             "notes": notes,
             "half_precision": self._parsed.half_precision(),
             "quantized": self._is_quantized,
+            "sizes": self._sizes(),
         }
         return Reply(described)
+
+    def _sizes(self) -> dict[str, list[int]]:
+        """Of each symbolic dimension two sizes that the program takes."""
+        assert self._interface is not None
+        assert self._parsed is not None
+        if not _free(self._interface.inputs):
+            return {}
+        with self._parsed.assertions() as assertions:
+            return fitting_sizes(self._interface.inputs, assertions)
 
     def _take_module(self, data: bytes) -> None:
         """StableHLO as it is; what holds quantized types is run in its expanded form."""
@@ -152,7 +163,7 @@ class JaxService:
         try:
             results = jax.tree_util.tree_leaves(program.call(*arguments, **keywords))
         except (ValueError, TypeError, RuntimeError) as error:
-            raise ToolError(f"JAX fails on the program: {_first_line(error)}") from error
+            raise ToolError(f"JAX fails on the program: {_first_line(error.__cause__ or error)}") from error
         pairs = zip(self._interface.outputs, results, strict=True)
         return Reply(arrays={each.name: _split(np.asarray(value)) for each, value in pairs})
 
@@ -279,6 +290,6 @@ def _split(array: Array) -> Array:
     return np.stack([array.real, array.imag], -1) if np.iscomplexobj(array) else widened_array(array)
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return re.sub(r"\s+", " ", lines[0])[:_BRIEF] if lines else type(error).__name__

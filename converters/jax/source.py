@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -60,6 +60,7 @@ class JaxSource:
         half = HALF_PARITY.get(opened["half_precision"], PARITY)
         self._tolerance = QUANTIZED_PARITY if opened["quantized"] else half
         self.notes = tuple(str(note) for note in opened["notes"])
+        self.known_sizes: Mapping[str, Sequence[int]] = opened["sizes"]
         file = module_file(source.partition(":")[0]) if kind == "jax-callable" else Path(source)
         assert file is not None, "the converter recognised the module by its file"
         digest = sha256_of(file) if kind != "jax-callable" else _digest(source, file)

@@ -5,7 +5,8 @@ Imports jaxlib's MLIR bindings, therefore only ever imported in a worker process
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,10 +14,11 @@ import onnx_ir as ir
 from jaxlib.mlir import ir as mlir
 
 from convertkit.converters.stablehlo.accumulators import drop_accumulators
+from convertkit.converters.stablehlo.assertions import Assertions, is_assertion
 from convertkit.converters.stablehlo.builder import Builder
 from convertkit.converters.stablehlo.inlining import inline_calls
 from convertkit.converters.stablehlo.interpreter import Interpreter
-from convertkit.converters.stablehlo.mlir import dtype_of, element, is_complex, shape_of, text
+from convertkit.converters.stablehlo.mlir import dtype_of, element, is_complex, shape_of
 from convertkit.converters.stablehlo.module import (
     PORTABLE,
     context,
@@ -124,6 +126,14 @@ class Parsed:
             inputs = tuple(_port(name, each) for name, each in zip(names, kind.inputs, strict=True))
             return Interface(inputs, tuple(_port(name, each) for name, each in zip(results, kind.results, strict=True)))
 
+    @contextmanager
+    def assertions(self) -> Iterator[Assertions]:
+        """What the module asserts of the sizes of its inputs."""
+        with self._context, mlir.Location.unknown(self._context):
+            module = self._module.operation.clone().opview
+            inline_calls(module)
+            yield Assertions(entry_point(module))
+
     def half_precision(self) -> str:
         """``bfloat16`` or ``float16`` where the program computes in it, not only stores; else empty."""
         with self._context:
@@ -220,9 +230,8 @@ def refined(source: bytes | str, shapes: Sequence[Sequence[int]]) -> str:
             "stablehlo-refine-shapes",
         ):
             run_pass(module, step)
-        for op in [op for op in walk(module.operation) if op.name == "stablehlo.custom_call"]:
-            if text(op.attributes["call_target_name"]) == "shape_assertion":
-                op.erase()  # fulfilled by these shapes, and no runtime implements it
+        for op in [op for op in walk(module.operation) if is_assertion(op)]:
+            op.erase()  # fulfilled by these shapes, and no runtime implements it
         return str(module)
 
 

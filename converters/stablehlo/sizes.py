@@ -11,6 +11,7 @@ from typing import Any
 from jaxlib.mlir import ir as mlir
 from jaxlib.mlir.dialects import stablehlo as hlo
 
+from convertkit.converters.stablehlo.assertions import is_assertion
 from convertkit.converters.stablehlo.mlir import integer, ints, shape_of, text
 
 _ELEMENTWISE = frozenset(
@@ -172,10 +173,7 @@ def equal(left: Number, right: Number, block: Any) -> bool:
     if left == right:
         return True
     for op in block.operations:
-        if (
-            op.operation.name == "stablehlo.custom_call"
-            and text(op.attributes["call_target_name"]) == "shape_assertion"
-        ):
+        if is_assertion(op):
             asserted = op.operation.operands[0]
             if operator(asserted) == "compare" and text(asserted.owner.attributes["comparison_direction"]) == "EQ":
                 pair = [numbers(each) for each in asserted.owner.operands]

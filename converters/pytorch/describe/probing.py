@@ -307,6 +307,8 @@ def _with_free_batch(
             continue
         return freed, fixed, [f"the batch is dynamic, as dimension {BATCH}; --static {BATCH}=1 fixes it"]
     batch = next(leaf.shape[0] for leaf in fixed if leaf.shape)
+    if isinstance(batch, str):  # it is dynamic already, and the other input's first size is not one
+        return fixed, fixed, []
     return fixed, fixed, [f"the batch is fixed at {batch}, as in the example that the model came with: {reason}"]
 
 

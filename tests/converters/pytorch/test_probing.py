@@ -349,3 +349,20 @@ def test_a_program_of_large_images_is_verified_at_its_own_sizes(tmp_path: Path) 
     result = convertkit.export(tmp_path / "model.pt2", "onnxruntime", output=tmp_path / "out")
     x = np.random.default_rng(0).random((1, 3, 310, 420), np.float32)
     assert np.allclose(result.run(x)["output"], Halved()(torch.from_numpy(x)).numpy(), atol=1e-6)
+
+
+class Neighbours(nn.Module):
+    """Adds what the neighbours of each node are, in a graph of any size."""
+
+    def forward(self, x: Tensor, edges: Tensor) -> Tensor:
+        return x.index_add(0, edges[1], x[edges[0]])
+
+
+def test_a_graph_of_any_size_has_no_fixed_batch_to_tell_of(tmp_path: Path) -> None:
+    nodes, count = torch.export.Dim("nodes", min=2), torch.export.Dim("count", min=2)
+    example = (torch.rand(9, 4), torch.randint(0, 9, (2, 20)))
+    program = torch.export.export(Neighbours(), example, dynamic_shapes=({0: nodes}, {1: count}))
+    torch.export.save(program, tmp_path / "model.pt2")
+    description, _ = describe(load(str(tmp_path / "model.pt2"), "pt2", None), tmp_path / "model.pt2", (), seed=0)
+    assert _shapes(description) == {"x": ("N", 4), "edges": (2, "edges_1")}
+    assert not [note for note in description.notes if "batch" in note]
