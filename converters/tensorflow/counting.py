@@ -94,6 +94,18 @@ def _edges(low: np.float32, high: np.float32, count: int) -> Array:
     return np.where(edges.astype(np.float64) / step < places, np.nextafter(edges, np.float32(np.inf)), edges)
 
 
+@tf_op(["ArgMax", "ArgMin"])
+class ArgExtreme:
+    """The first of the extremes; ``ArgMax`` takes no bools."""
+
+    @classmethod
+    def version_13(cls, ctx: Any, node: Any, **_: Any) -> None:
+        f = Form(ctx, node)
+        x = f.cast(node.input[0], INT32) if f.dtype() == BOOL else node.input[0]
+        place = f.op(node.type, x, axis=int(f.known(1)), keepdims=0)
+        f.end(f.cast(place, int(ctx.get_dtype(node.output[0]))))
+
+
 @tf_op("NthElement")
 class NthElement:
     """The last of the first n + 1 elements in order."""

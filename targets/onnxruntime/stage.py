@@ -18,6 +18,7 @@ from convertkit.recipe import THIS, MeasuredDevice
 from convertkit.stage import FLOAT32, Stage, Tolerance
 from convertkit.targets.onnxruntime import IR_VERSIONS
 from convertkit.targets.onnxruntime.borders import keep_zero_borders
+from convertkit.targets.onnxruntime.depths import write_out_depths
 from convertkit.targets.onnxruntime.devices import known, signed_on
 from convertkit.targets.onnxruntime.dynamic import make_dynamic
 from convertkit.targets.onnxruntime.exponentials import keep_small_exponentials
@@ -76,7 +77,7 @@ class DeliverOnnx:
     """
 
     name = "onnxruntime"
-    version = "11"
+    version = "12"
     accepts = frozenset({"onnx"})
     produces = "onnxruntime"
 
@@ -128,6 +129,7 @@ class DeliverOnnx:
         keep_small_exponentials(model)
         widen_logarithms(model)
         write_out_mean_variance(model)
+        write_out_depths(model)
         if self._ir_version is not None:
             set_ir_version(model, self._ir_version)
         made = save_model(model, workdir / "model.onnx", f"{self.name} {self.version}", source.initial_state)

@@ -60,6 +60,8 @@ INTEGERS = """
     "shifted": lambda x: tf.bitwise.right_shift(tf.cast(x * 99, tf.int32), [0, 1, 5, 31, 40, -2]),
     "shifted_small": lambda x: tf.bitwise.right_shift(tf.cast(x * 20, tf.int8), tf.constant(2, tf.int8)),
     "shifted_unsigned": lambda x: tf.bitwise.right_shift(tf.cast(tf.abs(x) * 20, tf.uint8), tf.constant(2, tf.uint8)),
+    "first_of_bools": lambda x: tf.argmax(x > 0.5, 1),
+    "first_false": lambda x: tf.argmin(x < 0.5, -1, tf.int32),
     "shifted_left": lambda x: tf.bitwise.left_shift(tf.cast(x * 99, tf.int32), [0, 1, 5, 31, 40, -2]),
 """
 HALVES = """
