@@ -63,7 +63,7 @@ _ABOUT_TWO = (1 - _EULER, *((-1) ** k * _zeta_less_one(k) / k for k in range(2, 
 """log Γ(2 + d) = Σ c(k) dᵏ for |d| < 2, from k = 1: Abramowitz and Stegun 6.1.33."""
 
 
-def _polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
+def polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
     """From the lowest power."""
     result = torch.full_like(x, coefficients[-1])
     for coefficient in coefficients[-2::-1]:
@@ -81,10 +81,10 @@ def _log_gamma(x: Tensor) -> Tensor:
     low = near < 1.5
     factor = torch.where(low, factor / near, factor)
     away = torch.where(low, near - 1, near - 2)
-    small = torch.log(factor) + away * _polynomial(away, _ABOUT_TWO)
+    small = torch.log(factor) + away * polynomial(away, _ABOUT_TWO)
     great = x.clamp(min=_SMALL)
     inverse = 1 / great
-    series = inverse * _polynomial(inverse * inverse, _STIRLING)
+    series = inverse * polynomial(inverse * inverse, _STIRLING)
     large = (great - 0.5) * (torch.log(great) - 1) + (math.log(2 * math.pi) / 2 - 0.5) + series
     return torch.where(x < _SMALL, small, large)
 
@@ -118,7 +118,7 @@ def digamma(x: Tensor) -> Any:
         above = torch.where(small, above + 1, above)
     inverse = 1 / above
     square = inverse * inverse
-    value = torch.log(above) - 0.5 * inverse - square * _polynomial(square, _DIGAMMA) - steps
+    value = torch.log(above) - 0.5 * inverse - square * polynomial(square, _DIGAMMA) - steps
     off = torch.where(x == 0, x, x - torch.round(x))
     pole = torch.where((off == 0) & (x != 0), math.nan, math.pi / torch.tan(math.pi * off))
     return torch.where(low, value - pole, value)
@@ -147,8 +147,8 @@ def error_function_inverse(y: Tensor) -> Any:
         return NotImplemented
     inside = y.clamp(-1, 1)
     room = -torch.log((1 - inside) * (1 + inside)).clamp(min=-80.0)
-    central = _polynomial(room - 2.5, _INVERSE_INSIDE)
-    tail = _polynomial(torch.sqrt(room.clamp(min=_TAIL)) - 3, _INVERSE_TAIL)
+    central = polynomial(room - 2.5, _INVERSE_INSIDE)
+    tail = polynomial(torch.sqrt(room.clamp(min=_TAIL)) - 3, _INVERSE_TAIL)
     x = torch.where(room < _TAIL, central, tail) * inside
     for _ in range(2 if y.dtype == torch.float64 else 0):  # Halley
         step = (torch.erf(x) - inside) * (math.sqrt(math.pi) / 2) * torch.exp(x * x)
@@ -167,11 +167,11 @@ def normal_quantile(p: Tensor) -> Any:
     inside = p.clamp(0, 1)
     least = torch.minimum(inside, 1 - inside).clamp(min=torch.finfo(p.dtype).tiny)
     room = -torch.log(4 * least * (1 - least))
-    central = _polynomial(room - 2.5, _INVERSE_INSIDE)
-    tail = _polynomial(torch.sqrt(room.clamp(min=_TAIL)) - 3, _INVERSE_TAIL)
+    central = polynomial(room - 2.5, _INVERSE_INSIDE)
+    tail = polynomial(torch.sqrt(room.clamp(min=_TAIL)) - 3, _INVERSE_TAIL)
     near = math.sqrt(2) * torch.where(room < _TAIL, central, tail) * (2 * least - 1)
     t = torch.sqrt(-2 * torch.log(least))
-    far = _polynomial(t, _QUANTILE) / _polynomial(t, (1.0, *_QUANTILE_DIVISOR)) - t
+    far = polynomial(t, _QUANTILE) / polynomial(t, (1.0, *_QUANTILE_DIVISOR)) - t
     depth = (-far).clamp(min=_DEEP)
     ratio = _mills(depth)  # the density over the distribution
     missing = -0.5 * depth * depth - 0.5 * math.log(2 * math.pi) - torch.log(ratio) - torch.log(least)
@@ -190,7 +190,7 @@ def _mills(depth: Tensor) -> Tensor:
     return ratio
 
 
-def _modified_bessel(order: int, scaled: bool) -> Callable[..., Any]:
+def modified_bessel(order: int, scaled: bool) -> Callable[..., Any]:
     """I₀ or I₁; ``scaled`` by exp(-|x|).  Abramowitz and Stegun 9.8.1 to 9.8.4, good to 3e-7."""
     small, large = _BESSEL[order]
 
@@ -199,9 +199,9 @@ def _modified_bessel(order: int, scaled: bool) -> Callable[..., Any]:
             return NotImplemented
         size = x.abs()
         low, high = size.clamp(max=_BESSEL_END), size.clamp(min=_BESSEL_END)
-        below = _polynomial((low / _BESSEL_END) ** 2, small) * (low if order else 1.0)
+        below = polynomial((low / _BESSEL_END) ** 2, small) * (low if order else 1.0)
         below = below * torch.exp(-low) if scaled else below
-        above = _polynomial(_BESSEL_END / high, large) / torch.sqrt(high)
+        above = polynomial(_BESSEL_END / high, large) / torch.sqrt(high)
         above = above if scaled else above * torch.exp(high)
         value = torch.where(size < _BESSEL_END, below, above)
         return torch.where(x < 0, -value, value) if order else value
@@ -215,11 +215,11 @@ SPECIAL: Mapping[Any, Callable[..., Any]] = MappingProxyType(
         _ATEN.digamma.default: digamma,
         _ATEN.erfinv.default: error_function_inverse,
         _ATEN.special_ndtri.default: normal_quantile,
-        _ATEN.i0.default: _modified_bessel(0, scaled=False),
-        _ATEN.special_i0e.default: _modified_bessel(0, scaled=True),
-        _ATEN.special_i1.default: _modified_bessel(1, scaled=False),
-        _ATEN.special_i1e.default: _modified_bessel(1, scaled=True),
-        _ATEN.special_modified_bessel_i0.default: _modified_bessel(0, scaled=False),
-        _ATEN.special_modified_bessel_i1.default: _modified_bessel(1, scaled=False),
+        _ATEN.i0.default: modified_bessel(0, scaled=False),
+        _ATEN.special_i0e.default: modified_bessel(0, scaled=True),
+        _ATEN.special_i1.default: modified_bessel(1, scaled=False),
+        _ATEN.special_i1e.default: modified_bessel(1, scaled=True),
+        _ATEN.special_modified_bessel_i0.default: modified_bessel(0, scaled=False),
+        _ATEN.special_modified_bessel_i1.default: modified_bessel(1, scaled=False),
     }
 )

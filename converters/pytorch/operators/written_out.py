@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from convertkit.converters.pytorch.compat import exporters
+from convertkit.converters.pytorch.operators.bessel import BESSEL
 from convertkit.converters.pytorch.operators.complex_numbers import COMPLEX
 from convertkit.converters.pytorch.operators.eigenvalues import EIGENVALUES
 from convertkit.converters.pytorch.operators.factors import FACTORS
@@ -25,7 +26,7 @@ _ATEN = torch.ops.aten
 def written_out(program: Any, translated: set[Any]) -> Any:
     """The exported program made of operators that the exporter has; ``translated`` are those that we translate."""
     table: dict[Any, Callable[..., Any]] = exporters.decompositions(translated)
-    own = {**LINEAR_ALGEBRA, **FACTORS, **EIGENVALUES, **SCANS, **SPECIAL, **COMPLEX}
+    own = {**LINEAR_ALGEBRA, **FACTORS, **EIGENVALUES, **SCANS, **SPECIAL, **BESSEL, **COMPLEX}
     program = taken_apart(program, {**table, **own})
     _join_no_parts_that_are_taken_apart(program)
     return program
