@@ -189,6 +189,7 @@ class QuantProfile:
     ``byte_sums``: no two neighbouring products of int8 weights and bytes may exceed 16 bits (:mod:`.onnx.byte_sums`).
     ``writes_float``: kernels round what they read and write at no cost of their own, so that no value is rounded which
     float operators alone read.
+    ``functions``: any function of one number is integers, however many operators it is written in.
     ``fused_sums``: a kernel with weights adds another operand as it writes; its own sum is not rounded before.
     ``fused_gates``: such a kernel multiplies its sum with its own sigmoid, and rounds once.
     ``tile``: products whose matrix is narrower stay float (:mod:`.quantization.graph.tiles`).
@@ -223,6 +224,7 @@ class QuantProfile:
     byte_sums: bool = False
     keeps_float: bool = False
     writes_float: bool = False
+    functions: bool = False
     fused_sums: bool = False
     fused_gates: bool = False
     tile: int = 0

@@ -13,6 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
+from convertkit.onnx.pointwise import functions
 from convertkit.onnx.recognise.written_gelu import gelu_nodes
 from convertkit.profile import STAYS_FLOAT, FixedOutput, OpRule, QuantProfile
 from convertkit.quantization.graph.kinds import node_kinds
@@ -29,6 +30,7 @@ class Unit:
     ``rule`` is None where it can only be float.  ``data`` are the activations it reads, by input
     index of ``node``; ``constants`` the constant operands that are quantized like activations.
     ``bias_add`` is the Add of a constant bias behind a MatMul, ``clamp`` the Relu or Clip.
+    ``before`` is what a function of one number is written in beside its last operator, ``node``.
     """
 
     node: ir.Node
@@ -38,6 +40,7 @@ class Unit:
     constants: Mapping[int, ir.Value]
     bias_add: ir.Node | None = None
     clamp: ir.Node | None = None
+    before: tuple[ir.Node, ...] = ()
 
     @property
     def name(self) -> str:
@@ -51,7 +54,7 @@ class Unit:
 
     @property
     def nodes(self) -> tuple[ir.Node, ...]:
-        return tuple(node for node in (self.node, self.bias_add, self.clamp) if node is not None)
+        return tuple(node for node in (*self.before, self.node, self.bias_add, self.clamp) if node is not None)
 
     @property
     def weight(self) -> tuple[int, ir.Value] | None:
@@ -89,8 +92,13 @@ def find_units(graph: ir.Graph, profile: QuantProfile) -> tuple[Unit, ...]:
     taken: set[ir.Node] = set()
     units = []
     fused = frozenset() if profile.rule(("Erf",)) else gelu_nodes(graph)
+    written = _functions(graph, profile) if profile.functions else {}
+    taken |= {node for unit in written.values() for node in unit.before}
     for node in graph:
         if node in taken:
+            continue
+        if node in written:
+            units.append(written[node])
             continue
         unit = Unit(node, ("Gelu.part",), None, {}, {}) if node in fused else _unit(node, profile)
         if STAYS_FLOAT in node.metadata_props:
@@ -98,6 +106,20 @@ def find_units(graph: ir.Graph, profile: QuantProfile) -> tuple[Unit, ...]:
         taken.update(unit.nodes)
         units.append(unit)
     return tuple(units)
+
+
+def _functions(graph: ir.Graph, profile: QuantProfile) -> dict[ir.Node, Unit]:
+    """By their last operator the functions of one number that hold an operator without a rule."""
+
+    def is_known(node: ir.Node) -> bool:
+        return _unit(node, profile).rule is not None
+
+    found = functions(graph, is_known)
+    return {
+        each.nodes[-1]: Unit(each.nodes[-1], ("function",), OpRule(), {0: each.source}, {}, before=each.nodes[:-1])
+        for each in found
+        if not any(STAYS_FLOAT in node.metadata_props for node in each.nodes)
+    }
 
 
 def is_float(value: ir.Value | None) -> bool:

@@ -121,6 +121,7 @@ def profile(options: ExportOptions) -> QuantProfile:
         lookup=_LOOKUP if beside else frozenset(),
         tie_free=True,
         keeps_float=True,
+        functions=not beside,
         least_gain=_LEAST_GAIN,
         kernel_costs=known.kernel_costs,
     )

@@ -27,7 +27,7 @@ from convertkit.targets.tflite.passes.pixels import dequantize_bytes
 from convertkit.targets.tflite.passes.plain_rounding import round_in_floats
 from convertkit.targets.tflite.passes.qdq import mark_quantization
 from convertkit.targets.tflite.passes.repeated import drop_repeated_rounding
-from convertkit.targets.tflite.passes.tabulate import tabulate
+from convertkit.targets.tflite.passes.tabulate import tabulate, tabulate_functions
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,7 @@ def _prepare_graph(part: Part, options: Options, layout: Layout, opset: int) -> 
     fold_quantized(part, full_integer=options.full_integer)  # after layout: a QDQ group is not cut by transposes
     if options.full_integer:
         tabulate(part, opset)
+        tabulate_functions(part, opset)
     drop_repeated_rounding(part)  # after folding: a pair inside of a QDQ group is part of it
     costs = tables(decided_for(options.device, options.precision), options.measured).kernel_costs
     fold_hybrid(part, costs)  # what is left with integer weights has float activations

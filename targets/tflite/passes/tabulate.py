@@ -16,9 +16,10 @@ from onnx.reference import ReferenceEvaluator
 
 from convertkit.artifact import Array
 from convertkit.onnx.edit import array_of
+from convertkit.onnx.pointwise import Function, function_to
 from convertkit.profile import KEEP_FLOAT
 from convertkit.targets.forms.edits import new_constant
-from convertkit.targets.tflite.annotations import OWN
+from convertkit.targets.tflite.annotations import OWN, quantization_of
 from convertkit.targets.tflite.passes.part import Part
 from convertkit.targets.tflite.passes.qdq_groups import fold_group, qdq_group
 from convertkit.targets.tflite.tensor import QuantParams
@@ -64,17 +65,59 @@ def is_of_one_number(node: ir.Node) -> bool:
     return other is not None and other.size == 1 and other.ndim <= len(shape or ())  # of more axes, so is the result
 
 
+def tabulate_functions(part: Part, opset: int) -> None:
+    """The same for what is written in several operators, in place."""
+    for quantize in list(part.graph):
+        result = quantize.inputs[0] if (quantize.domain, quantize.op_type) == (OWN, "Quantize") else None
+        wanted = None if result is None else quantization_of(quantize.outputs[0])
+        found = None if wanted is None else function_to(result, _is_dequantized)
+        source = None if found is None else found.source.producer()
+        integers = None if source is None else source.inputs[0]
+        given = None if integers is None else quantization_of(integers)
+        if (
+            found is None
+            or wanted is None
+            or integers is None
+            or given is None
+            or quantize.outputs[0].is_graph_output()
+        ):
+            continue
+        kinds = {integers.dtype, quantize.outputs[0].dtype}
+        if kinds != {ir.DataType.INT8} or given.axis is not None or wanted.axis is not None:
+            continue
+        table = _results(found, given, wanted, opset)
+        if table is not None:
+            places = new_constant(part.graph, f"{found.nodes[-1].name or 'function'}/table", table)
+            quantize.op_type = "Table"
+            quantize.attributes.clear()
+            quantize.resize_inputs(2)
+            quantize.replace_input_with(0, integers)
+            quantize.replace_input_with(1, places)
+
+
+def _is_dequantized(value: ir.Value) -> bool:
+    maker = value.producer()
+    return maker is not None and (maker.domain, maker.op_type) == (OWN, "Dequantize")
+
+
 def _table(node: ir.Node, given: QuantParams, wanted: QuantParams, opset: int) -> Array | None:
     """The result for -128 to 127, None where one of them is not a number."""
+    assert node.inputs[0] is not None
+    return _results(Function(node.inputs[0], (node,)), given, wanted, opset)
+
+
+def _results(function: Function, given: QuantParams, wanted: QuantParams, opset: int) -> Array | None:
     reals = ((np.arange(-128, 128) - given.zero_point[0]) * np.float32(given.scale[0])).astype(np.float32)
-    proto = ir.to_proto(node)
-    assert isinstance(proto, onnx.NodeProto)
-    arrays = [reals, *(array for value in node.inputs[1:] if (array := array_of(value)) is not None)]
-    inputs = [_stated(name, array) for name, array in zip(proto.input, arrays, strict=True)]
-    graph = onnx.helper.make_graph([proto], "table", inputs, [_stated(proto.output[0], reals)])
+    protos = [ir.to_proto(node) for node in function.nodes]
+    constants = {value.name: array for node in function.nodes for value in node.inputs if value is not None
+                 and (array := array_of(value)) is not None}  # fmt: skip
+    feed = {str(function.source.name): reals, **{str(name): array for name, array in constants.items()}}
+    result = str(function.result.name)
+    inputs = [_stated(name, array) for name, array in feed.items()]
+    graph = onnx.helper.make_graph(protos, "table", inputs, [_stated(result, reals)])
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
     with np.errstate(all="ignore"):
-        (found,) = ReferenceEvaluator(model).run(None, dict(zip(proto.input, arrays, strict=True)))
+        (found,) = ReferenceEvaluator(model).run(None, feed)
         steps = np.rint(np.asarray(found, np.float32).reshape(-1) / np.float32(wanted.scale[0])) + wanted.zero_point[0]
     return None if np.isnan(steps).any() else np.clip(steps, -128, 127).astype(np.int8)
 

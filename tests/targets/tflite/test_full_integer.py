@@ -6,8 +6,10 @@ import numpy as np
 import onnx
 import pytest
 from onnx import parser
+from onnx.reference import ReferenceEvaluator
 
 import convertkit
+from convertkit.errors import Unsupported
 from convertkit.targets.tflite.inspection import operators
 
 BOTH = ("int8", "int16x8")
@@ -58,3 +60,57 @@ def test_integer_kernel(tmp_path, call, precision):
     assert kernel in {each.kind for each in found}
     computed = {each.precision for each in found if "QUANTIZE" not in each.kind}
     assert computed - {""} == {precision}  # places in a table stand for themselves
+
+
+FUNCTIONS = {
+    "elu": "p = Greater (x, zero) a = Where (p, zero, x) e = Exp (a) n = Sub (e, one) y = Where (p, x, n)",
+    "softsign": "a = Abs (x) d = Add (a, one) y = Div (x, d)",
+    "hardshrink": "a = Abs (x) p = LessOrEqual (a, half) y = Where (p, zero, x)",
+    "softshrink": "p = Less (x, zero) l = Add (x, half) n = Sub (x, half) s = Where (p, l, n) a = Abs (x) "
+    "b = Greater (a, half) y = Where (b, s, zero)",
+    "cast to a flag": "p = Greater (x, half) f = Cast <to = 1> (p) y = Mul (f, x)",
+    "two of them": "a = Abs (x) d = Add (a, one) s = Div (x, d) "
+    "p = Greater (s, zero) m = Mul (s, half) y = Where (p, s, m)",
+    "behind a sum": "t = Add (x, slope) p = Greater (t, zero) m = Mul (t, half) y = Where (p, t, m)",
+    "in front of a maximum": "p = Greater (x, zero) m = Mul (x, half) t = Where (p, x, m) "
+    "y = ReduceMax <keepdims = 1> (t, last)",
+}
+NUMBERS = {"zero": 0.0, "half": 0.5, "one": 1.0}
+
+
+def written(lines):
+    text = f'<ir_version: 9, opset_import: ["" : 18]> g (float[6,16] x) => (float y) {{ {lines} }}'
+    proto = parser.parse_model(text)
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    used = {name for node in proto.graph.node for name in node.input}
+    stored = {**CONSTANTS, **{name: np.float32(number) for name, number in NUMBERS.items()}}
+    proto.graph.initializer.extend(
+        onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in stored.items() if name in used
+    )
+    return onnx.shape_inference.infer_shapes(proto)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_of_one_number_is_a_table_however_it_is_written(tmp_path, name):
+    proto = written(FUNCTIONS[name])
+    rng = np.random.default_rng(1)
+    data = {"x": rng.uniform(-2, 2, (24 * 6, 16)).astype("f4")}
+    made = convertkit.export(proto, "tflite", int8=True, full_integer=True, calib=data, output=tmp_path / "out")
+    found = operators(made.artifact.path)
+    assert "GATHER" in {each.kind for each in found}
+    assert {each.precision for each in found if "QUANTIZE" not in each.kind} - {""} == {"int8"}
+    x = rng.uniform(-1.9, 1.9, (6, 16)).astype("f4")
+    (wanted,) = ReferenceEvaluator(proto).run(None, {"x": x})
+    near = np.abs(made.run(x)["y"] - wanted)
+    jumps = (
+        0.51 if name in ("hardshrink", "cast to a flag") else 0.0
+    )  # at 0.5, where a step of x may lie on either side
+    assert np.quantile(near, 0.9) < 0.04
+    assert near.max() < 0.04 + jumps
+
+
+def test_a_choice_between_two_values_is_no_function_of_one_number(tmp_path):
+    proto = written("t = Add (x, slope) p = Greater (t, zero) y = Where (p, x, t)")
+    data = {"x": np.random.default_rng(1).uniform(-2, 2, (24 * 6, 16)).astype("f4")}
+    with pytest.raises(Unsupported, match=r"\(Where\): tflite int8 has no integer kernel for it"):
+        convertkit.export(proto, "tflite", int8=True, full_integer=True, calib=data, output=tmp_path / "out")
