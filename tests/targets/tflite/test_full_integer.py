@@ -114,3 +114,20 @@ def test_a_choice_between_two_values_is_no_function_of_one_number(tmp_path):
     data = {"x": np.random.default_rng(1).uniform(-2, 2, (24 * 6, 16)).astype("f4")}
     with pytest.raises(Unsupported, match=r"\(Where\): tflite int8 has no integer kernel for it"):
         convertkit.export(proto, "tflite", int8=True, full_integer=True, calib=data, output=tmp_path / "out")
+
+
+def test_a_constant_of_fewer_axes_stays_integers_where_axes_move(tmp_path):
+    """The grid of a detector: (2, height, width) beside (1, 2, height, width)."""
+    text = """<ir_version: 9, opset_import: ["" : 18]> g (float[1,3,9,9] x) => (float[1,2,9,9] y)
+        { c = Conv <pads = [1,1,1,1]> (x, kernel) s = Sigmoid (c) y = Add (s, grid) }"""
+    proto = parser.parse_model(text)
+    stored = {"kernel": CONSTANTS["w"][:2], "grid": np.stack(np.meshgrid(np.arange(9), np.arange(9))).astype("f4")}
+    proto.graph.initializer.extend(onnx.numpy_helper.from_array(value, name) for name, value in stored.items())
+    rng = np.random.default_rng(1)
+    data = {"x": rng.normal(size=(24, 3, 9, 9)).astype("f4")}
+    made = convertkit.export(proto, "tflite", int8=True, full_integer=True, calib=data, output=tmp_path / "out")
+    assert {each.kind for each in operators(made.artifact.path)} >= {"CONV_2D", "LOGISTIC", "ADD"}
+    x = rng.normal(size=(1, 3, 9, 9)).astype("f4")
+    (wanted,) = ReferenceEvaluator(proto).run(None, {"x": x})
+    got = made.run(x)["y"]
+    assert np.abs((got if got.shape == wanted.shape else got.transpose(0, 3, 1, 2)) - wanted).max() < 0.1

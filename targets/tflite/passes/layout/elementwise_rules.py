@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from convertkit.targets.forms.edits import typed
 from convertkit.targets.forms.source import set_source
+from convertkit.targets.tflite.annotations import OWN, quantization_of, set_quantization
 from convertkit.targets.tflite.passes.layout.perms import Perm, dropped
 from convertkit.targets.tflite.passes.layout.plan import (
     Constants,
@@ -61,6 +62,9 @@ def _lifted(node: ir.Node, value: ir.Value, perm: Perm) -> ir.Value:
     array = constant_of(value)
     if array is not None:
         return constants.add(array.reshape((1,) * missing + array.shape).transpose(perm))
+    made = _dequantized(value, missing, perm, constants)
+    if made is not None:
+        return made
     axes = constants.add(np.arange(missing))
     lifted = ir.node("Unsqueeze", [value, axes])
     moved = ir.node("Transpose", [lifted.outputs[0]], {"perm": list(perm)})
@@ -72,6 +76,24 @@ def _lifted(node: ir.Node, value: ir.Value, perm: Perm) -> ir.Value:
         typed(new.outputs[0], ir.Shape(sizes), value.dtype)
         graph.insert_before(node, new)
     return moved.outputs[0]
+
+
+def _dequantized(value: ir.Value, missing: int, perm: Perm, constants: Constants) -> ir.Value | None:
+    """The same of constant integers of one scale behind a Dequantize, so that a kernel still takes these."""
+    node = value.producer()
+    source = node.inputs[0] if node is not None and (node.domain, node.op_type) == (OWN, "Dequantize") else None
+    array, params = constant_of(source), None if source is None else quantization_of(source)
+    if node is None or array is None or params is None or params.axis is not None:
+        return None
+    integers = constants.add(array.reshape((1,) * missing + array.shape).transpose(perm))
+    set_quantization(integers, params)
+    made = ir.node("Dequantize", [integers], domain=OWN, name=f"{node.name}/lifted_{constants.count}")
+    set_source(made, node)
+    made.outputs[0].name = f"{value.name}/lifted_{constants.count}"
+    typed(made.outputs[0], integers.shape, value.dtype)
+    assert node.graph is not None
+    node.graph.insert_after(node, made)
+    return made.outputs[0]
 
 
 @dataclass(frozen=True, slots=True)
