@@ -26,7 +26,10 @@ _LONGEST = 32
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """``nodes``, in order, that compute the output of the last one from ``source`` and constant numbers."""
+    """``nodes``, in order, that compute the output of the last one from ``source`` and constant numbers.
+
+    Without nodes it is the source itself.
+    """
 
     source: ir.Value
     nodes: tuple[ir.Node, ...]
@@ -34,7 +37,7 @@ class Function:
     @property
     def result(self) -> ir.Value:
         """What they compute."""
-        return self.nodes[-1].outputs[0]
+        return self.nodes[-1].outputs[0] if self.nodes else self.source
 
 
 def function_to(result: ir.Value | None, begins: Callable[[ir.Value], bool]) -> Function | None:

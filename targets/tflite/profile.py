@@ -81,10 +81,11 @@ _AVERAGES: Mapping[str, OpRule] = {"Resize.interpolated": OpRule(data=(0,)), "Av
 # No kernel takes integers; between them, the graph says what its numbers are.
 _REAL: Mapping[str, OpRule] = {"HardSigmoid": _PLAIN}
 
-# Where all is integers, a table of 256 results stands for what no kernel computes.
+# Where all is integers, a table of 256 results stands for what no kernel computes, and choices are of integers.
 _TABLES: Mapping[str, OpRule] = {
     **dict.fromkeys(sorted(UNARY), _PLAIN),
     **{f"{name}.constant": OpRule(data=(0,)) for name in sorted(OF_CONSTANT)},
+    "Where": OpRule(data=(1, 2), same_scale=True),
 }
 
 # int16 kernels exist for fewer operators; pads and gathers move bytes whatever they mean.

@@ -77,17 +77,17 @@ def _same(qdq: QdqGroup) -> bool:
     return qdq.inputs[0] is not None and _one_scale(qdq.params(0))
 
 
-def _same_for_all(*, by_floats: bool) -> Rule:
-    """Operators that mix elements of several tensors: each is brought to the output's parameters first.
+def _same_for_all(*, by_floats: bool, begin: int = 0) -> Rule:
+    """Operators that mix elements of several tensors: each from ``begin`` on gets the output's parameters first.
 
     ``by_floats``: by Dequantize and Quantize, since XNNPACK's kernel from integers to integers rounds the ratio of the
     scales to 1/256 and ties away from zero, so that a tenth of the integers is another one.
     """
 
     def rule(qdq: QdqGroup) -> bool:
-        if any(not _one_scale(qdq.params(place)) for place in range(len(qdq.inputs))):
+        if any(not _one_scale(qdq.params(place)) for place in range(begin, len(qdq.inputs))):
             return False
-        for place, value in enumerate(qdq.inputs):
+        for place, value in enumerate(qdq.inputs[begin:], begin):
             assert value is not None
             if quantization_of(value) != qdq.result:
                 real = qdq.node.inputs[place]
@@ -280,6 +280,7 @@ SLOW: dict[tuple[str, str], Rule] = {
     ("", "PRelu"): lambda qdq: _bytes(qdq) and _arithmetic(qdq),
     ("", "ReduceSum"): _reduction,
     **{("", name): _same_for_all(by_floats=False) for name in _MIXES},
+    ("", "Where"): _same_for_all(by_floats=False, begin=1),
     ("", "MatMul"): _product,
     (OWN, "BatchMatMul"): _product,
 }

@@ -55,7 +55,8 @@ def qdq_group(node: ir.Node) -> QdqGroup | None:
         if found is None:
             return None
         quantizers.append(found)
-    first = inputs[0] if inputs else None
+    data = inputs[1:] if node.op_type == "Where" else inputs  # the condition is of flags
+    first = data[0] if data else None
     if not quantizers or first is None or quantization_of(first) is None or first.dtype not in _INTEGER_INPUTS:
         return None
     if any(found.outputs[0].dtype != first.dtype for found in quantizers):

@@ -66,28 +66,29 @@ def is_of_one_number(node: ir.Node) -> bool:
 
 
 def tabulate_functions(part: Part, opset: int) -> None:
-    """The same for what is written in several operators, in place."""
+    """The same for what is written in several operators, and for integers that get another scale, in place.
+
+    XNNPACK's kernel from integers to integers makes a tenth of them others.
+    """
     for quantize in list(part.graph):
         result = quantize.inputs[0] if (quantize.domain, quantize.op_type) == (OWN, "Quantize") else None
         wanted = None if result is None else quantization_of(quantize.outputs[0])
-        found = None if wanted is None else function_to(result, _is_dequantized)
+        if result is None or wanted is None:
+            continue
+        found = Function(result, ()) if _is_dequantized(result) else function_to(result, _is_dequantized)
         source = None if found is None else found.source.producer()
         integers = None if source is None else source.inputs[0]
         given = None if integers is None else quantization_of(integers)
-        if (
-            found is None
-            or wanted is None
-            or integers is None
-            or given is None
-            or quantize.outputs[0].is_graph_output()
-        ):
+        if found is None or integers is None or given is None or quantize.outputs[0].is_graph_output():
+            continue
+        if not found.nodes and given == wanted:  # nothing is done to them
             continue
         kinds = {integers.dtype, quantize.outputs[0].dtype}
         if kinds != {ir.DataType.INT8} or given.axis is not None or wanted.axis is not None:
             continue
         table = _results(found, given, wanted, opset)
         if table is not None:
-            places = new_constant(part.graph, f"{found.nodes[-1].name or 'function'}/table", table)
+            places = new_constant(part.graph, f"{found.result.name or 'function'}/table", table)
             quantize.op_type = "Table"
             quantize.attributes.clear()
             quantize.resize_inputs(2)
@@ -108,18 +109,25 @@ def _table(node: ir.Node, given: QuantParams, wanted: QuantParams, opset: int) -
 
 def _results(function: Function, given: QuantParams, wanted: QuantParams, opset: int) -> Array | None:
     reals = ((np.arange(-128, 128) - given.zero_point[0]) * np.float32(given.scale[0])).astype(np.float32)
-    protos = [ir.to_proto(node) for node in function.nodes]
-    constants = {value.name: array for node in function.nodes for value in node.inputs if value is not None
-                 and (array := array_of(value)) is not None}  # fmt: skip
-    feed = {str(function.source.name): reals, **{str(name): array for name, array in constants.items()}}
-    result = str(function.result.name)
-    inputs = [_stated(name, array) for name, array in feed.items()]
-    graph = onnx.helper.make_graph(protos, "table", inputs, [_stated(result, reals)])
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
     with np.errstate(all="ignore"):
-        (found,) = ReferenceEvaluator(model).run(None, feed)
-        steps = np.rint(np.asarray(found, np.float32).reshape(-1) / np.float32(wanted.scale[0])) + wanted.zero_point[0]
+        found = _computed(function, reals, opset) if function.nodes else reals
+        steps = np.rint(found / np.float32(wanted.scale[0])) + wanted.zero_point[0]
     return None if np.isnan(steps).any() else np.clip(steps, -128, 127).astype(np.int8)
+
+
+def _computed(function: Function, reals: Array, opset: int) -> Array:
+    """What ONNX's reference computes of these numbers."""
+    feed = {str(function.source.name): reals}
+    for value in (value for node in function.nodes for value in node.inputs if value is not None):
+        array = array_of(value)
+        if array is not None:
+            feed[str(value.name)] = array
+    inputs = [_stated(name, array) for name, array in feed.items()]
+    outputs = [_stated(str(function.result.name), reals)]
+    graph = onnx.helper.make_graph([ir.to_proto(node) for node in function.nodes], "table", inputs, outputs)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
+    (found,) = ReferenceEvaluator(model).run(None, feed)
+    return np.asarray(found, np.float32).reshape(-1)
 
 
 def _stated(name: str, array: Array) -> onnx.ValueInfoProto:

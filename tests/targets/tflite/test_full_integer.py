@@ -109,10 +109,10 @@ def test_a_function_of_one_number_is_a_table_however_it_is_written(tmp_path, nam
     assert near.max() < 0.04 + jumps
 
 
-def test_a_choice_between_two_values_is_no_function_of_one_number(tmp_path):
+def test_a_choice_by_floats_of_another_value_is_no_function_of_one_number(tmp_path):
     proto = written("t = Add (x, slope) p = Greater (t, zero) y = Where (p, x, t)")
     data = {"x": np.random.default_rng(1).uniform(-2, 2, (24 * 6, 16)).astype("f4")}
-    with pytest.raises(Unsupported, match=r"\(Where\): tflite int8 has no integer kernel for it"):
+    with pytest.raises(Unsupported, match=r"\(GREATER\): computes in float32, as t_dequantized is not quantized"):
         convertkit.export(proto, "tflite", int8=True, full_integer=True, calib=data, output=tmp_path / "out")
 
 
@@ -131,3 +131,43 @@ def test_a_constant_of_fewer_axes_stays_integers_where_axes_move(tmp_path):
     (wanted,) = ReferenceEvaluator(proto).run(None, {"x": x})
     got = made.run(x)["y"]
     assert np.abs((got if got.shape == wanted.shape else got.transpose(0, 3, 1, 2)) - wanted).max() < 0.1
+
+
+@pytest.mark.parametrize("other", ["zero", "x"])
+def test_a_choice_by_flags_is_one_of_integers(tmp_path, other):
+    text = f"""<ir_version: 9, opset_import: ["" : 18]> g (bool[6,1] keep, float[6,16] x) => (float[6,16] y)
+        {{ t = Add (x, slope) y = Where (keep, t, {other}) }}"""
+    proto = parser.parse_model(text)
+    stored = {"slope": CONSTANTS["slope"], "zero": np.float32(0)}
+    names = {"slope", other} & stored.keys()
+    proto.graph.initializer.extend(onnx.numpy_helper.from_array(np.asarray(stored[name]), name) for name in names)
+    rng = np.random.default_rng(1)
+    data = {"keep": rng.random((24 * 6, 1)) < 0.6, "x": rng.uniform(-2, 2, (24 * 6, 16)).astype("f4")}
+    made = convertkit.export(proto, "tflite", int8=True, full_integer=True, calib=data, output=tmp_path / "out")
+    assert "SELECT_V2" in {each.kind for each in operators(made.artifact.path)}
+    feed = {"keep": rng.random((6, 1)) < 0.5, "x": rng.uniform(-1.9, 1.9, (6, 16)).astype("f4")}
+    (wanted,) = ReferenceEvaluator(proto).run(None, feed)
+    assert np.abs(made.run(feed)["y"] - wanted).max() < 0.04
+
+
+def test_integers_that_get_another_scale_are_no_floats_in_between(tmp_path):
+    """A part of scores beside boxes: the scale of a join is another one than that of the scores."""
+    text = """<ir_version: 9, opset_import: ["" : 18]> g (float[1,3,9,9] x) => (float[1,2,9,9] y)
+        { c = Conv <pads = [1,1,1,1]> (x, kernel) s = Sigmoid (c) a, b = Split <axis = 1, num_outputs = 2> (s)
+          m = Mul (b, much) y = Concat <axis = 1> (a, m) }"""
+    proto = parser.parse_model(text)
+    stored = {"kernel": CONSTANTS["w"][:2], "much": np.float32(4)}
+    proto.graph.initializer.extend(
+        onnx.numpy_helper.from_array(np.asarray(each), name) for name, each in stored.items()
+    )
+    rng = np.random.default_rng(1)
+    data = {"x": rng.normal(size=(24, 3, 9, 9)).astype("f4")}
+    made = convertkit.export(
+        onnx.shape_inference.infer_shapes(proto),
+        "tflite",
+        int8=True,
+        full_integer=True,
+        calib=data,
+        output=tmp_path / "out",
+    )
+    assert {each.kind for each in operators(made.artifact.path)} >= {"CONV_2D", "LOGISTIC", "CONCATENATION"}
