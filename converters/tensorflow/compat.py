@@ -14,12 +14,11 @@ from tensorflow.python.framework.convert_to_constants import convert_variables_t
 from tf2onnx.handler import tf_op
 from tf2onnx.onnx_opset.controlflow import Select
 from tf2onnx.onnx_opset.nn import CropAndResize, ExtractImagePatches, Resize
-from tf2onnx.onnx_opset.quantize import FakeQuantWithMinMaxArgs
 from tf2onnx.onnx_opset.tensor import MatrixDiag, NonMaxSuppression
 from tf2onnx.utils import map_onnx_to_numpy_type
 
 __all__ = [
-    "CropAndResize", "ExtractImagePatches", "FakeQuantWithMinMaxArgs", "MatrixDiag", "NonMaxSuppression", "Resize",
+    "CropAndResize", "ExtractImagePatches", "MatrixDiag", "NonMaxSuppression", "Resize",
     "Select", "numpy_type", "stablehlo_of", "tf_op", "with_constants",
 ]  # fmt: skip
 

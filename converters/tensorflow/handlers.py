@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 
 from convertkit.converters.tensorflow.compat import Select, numpy_type, tf_op
+from convertkit.converters.tensorflow.forms import Form
 
 
 def _dtype(ctx: Any, node: Any) -> Any:
@@ -130,6 +131,15 @@ class IsInf:
             return
         endless, none = (ctx.make_node(kind, [x]).output[0] for kind in ("IsInf", "IsNaN"))
         _replace(ctx, node, "Not", [ctx.make_node("Or", [endless, none]).output[0]])
+
+
+@tf_op("ShapeN")
+class ShapeN:
+    @classmethod
+    def version_13(cls, ctx: Any, node: Any, **_: Any) -> None:
+        f = Form(ctx, node)
+        dtype = int(ctx.get_dtype(node.output[0]))
+        f.end(*(f.cast(f.op("Shape", each), dtype) for each in node.input))
 
 
 @tf_op("Inv")

@@ -1,7 +1,7 @@
 """TensorFlow's simulated quantization, whose range is moved so that 0 is one of its steps, registered with tf2onnx.
 
 tf2onnx rounds the zero point in double and halves to even, TensorFlow's kernel in float32 and halves up: on a range of
--2 to 2 they are one step apart.
+-2 to 2 they are one step apart.  It has no form of ranges by channel, narrow ones, or other bits than 8.
 
 Imports tf2onnx, and with it TensorFlow, therefore only ever imported in a worker process.
 """
@@ -12,34 +12,47 @@ from typing import Any
 
 import numpy as np
 
-from convertkit.converters.tensorflow.compat import FakeQuantWithMinMaxArgs, tf_op
+from convertkit.artifact import Array
+from convertkit.converters.tensorflow.compat import tf_op
+from convertkit.converters.tensorflow.forms import Form
 
-_LAST = np.float32(255)
+_BITS = 8
 
 
-def _moved(low: float, high: float) -> tuple[float, float]:
-    """The range of 256 steps that holds 0 exactly.
+def _moved(low: Array, high: Array, first: int, last: int) -> tuple[Array, Array]:
+    """The size of a step, and the step from ``first`` to ``last`` that is 0 exactly; a range of nothing has steps of 0.
 
     Source of the rule: tf.quantization.fake_quant_with_min_max_args, "min and max are adjusted".
     """
-    scale = (np.float32(high) - np.float32(low)) / _LAST
-    zero = np.clip(np.floor(np.float32(0) - np.float32(low) / scale + np.float32(0.5)), 0, _LAST)
-    return float(-zero * scale), float((_LAST - zero) * scale)
+    scale = (high - low) / np.float32(last - first)
+    zero = np.floor(np.float32(first) - low / np.where(scale > 0, scale, np.float32(1)) + np.float32(0.5))
+    return scale, np.clip(zero, first, last)
 
 
-@tf_op(["FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxVars"])
-class FakeQuant(FakeQuantWithMinMaxArgs):  # type: ignore[misc]  # tf2onnx has no types
-    """tf2onnx's pair of QuantizeLinear and DequantizeLinear on the range that TensorFlow takes."""
+@tf_op(["FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel"])
+class FakeQuant:
+    """QuantizeLinear and DequantizeLinear of 8 bits, by channels of the last axis as int8; other bits as computed."""
 
     @classmethod
-    def version_11(cls, ctx: Any, node: Any, **how: Any) -> None:
-        if node.type == "FakeQuantWithMinMaxArgs":
-            low, high = _moved(node.get_attr_value("min", -6.0), node.get_attr_value("max", 6.0))
-            node.set_attr("min", low)
-            node.set_attr("max", high)
-        elif node.inputs[1].is_const() and node.inputs[2].is_const():
-            ends = _moved(*(float(each.get_tensor_value(as_list=False)) for each in node.inputs[1:3]))
-            for index, (end, name) in enumerate(zip(ends, ("low", "high"), strict=True), 1):
-                made = ctx.make_const(f"{node.name}_{name}", np.array(end, np.float32))
-                ctx.replace_input(node, node.input[index], made.output[0], index)
-        cls.version_10(ctx, node, **how)
+    def version_13(cls, ctx: Any, node: Any, **_: Any) -> None:
+        f = Form(ctx, node)
+        by_attribute = node.type == "FakeQuantWithMinMaxArgs"
+        ends = (f.flag("min", -6.0), f.flag("max", 6.0)) if by_attribute else (f.known(1), f.known(2))
+        bits, first = int(f.flag("num_bits", _BITS)), int(bool(f.flag("narrow_range")))
+        start, end = (np.asarray(each, np.float32) for each in ends)
+        scale, zero = _moved(start, end, first, 2**bits - 1)
+        step = np.where(scale > 0, scale, np.float32(1))
+        low, high = (first - zero) * scale, (2**bits - 1 - zero) * scale
+        x = node.input[0]
+        if first or bits != _BITS or (scale <= 0).any():
+            x = f.op("Min", f.op("Max", x, f.like(low)), f.like(high))
+        if bits != _BITS:
+            place = f.op("Div", f.op("Sub", x, f.like(low)), f.like(step))
+            place = f.op("Floor", f.op("Add", place, f.like(0.5)))
+            f.end(f.op("Add", f.op("Mul", place, f.like(step)), f.like(low)))
+            return
+        by_channel = step.ndim > 0
+        zeros = f.constant(zero - 128, np.int8) if by_channel else f.constant(zero, np.uint8)
+        how = {"axis": len(f.shape()) - 1} if by_channel else {}
+        steps = f.op("QuantizeLinear", x, f.like(step), zeros, **how)
+        f.end(f.op("DequantizeLinear", steps, f.like(step), zeros, **how))

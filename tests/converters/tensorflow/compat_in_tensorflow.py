@@ -57,7 +57,6 @@ def test_tf2onnx_asks_registered_handlers() -> None:
     assert compat.tf_op is tf_op
     assert {"version_9"} <= set(dir(compat.Select)), "Choose builds on it"
     assert {"version_11"} <= set(dir(compat.Resize)), "Weighted builds on it"
-    assert {"version_10"} <= set(dir(compat.FakeQuantWithMinMaxArgs)), "FakeQuant builds on it"
     assert {"version_10"} <= set(dir(compat.CropAndResize)), "Crops builds on it"
     assert {"version_9"} <= set(dir(compat.ExtractImagePatches)), "Patches builds on it"
     assert {"version_12"} <= set(dir(compat.MatrixDiag)), "Diagonals builds on it"

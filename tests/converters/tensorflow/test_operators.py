@@ -64,6 +64,16 @@ INTEGERS = """
     "first_false": lambda x: tf.argmin(x < 0.5, -1, tf.int32),
     "shifted_left": lambda x: tf.bitwise.left_shift(tf.cast(x * 99, tf.int32), [0, 1, 5, 31, 40, -2]),
 """
+RANGES = """
+    "quantized": lambda x: tf.quantization.fake_quant_with_min_max_args(x, -2, 2),
+    "quantized_narrow": lambda x: tf.quantization.fake_quant_with_min_max_vars(x, -1.1, 1.9, narrow_range=True),
+    "quantized_to_four_bits": lambda x: tf.quantization.fake_quant_with_min_max_vars(x, -1.1, 1.9, num_bits=4),
+    "quantized_by_channel": lambda x: tf.quantization.fake_quant_with_min_max_vars_per_channel(
+        x, [-1.0, -2.0, 0.0, -0.3, -1.0, 0.0], [1.0, 0.5, 3.0, 0.1, 1.0, 0.0]),
+    "quantized_narrow_by_channel": lambda x: tf.quantization.fake_quant_with_min_max_vars_per_channel(
+        x, [-1.0, -2.0, -3.0, -0.3, -1.0, -0.5], [1.0, 2.0, 3.0, 0.3, 1.0, 0.5], narrow_range=True),
+    "sizes": lambda x: tf.cast(tf.raw_ops.ShapeN(input=[x, x[:, :2]])[1], tf.float32) + x[:1, :2],
+"""
 HALVES = """
     "half": lambda x: tf.sigmoid(tf.cast(x, tf.float16)),
     "halves_of_rows": lambda x: tf.math.l2_normalize(tf.nn.softmax(tf.cast(x, tf.float16)), 1),
@@ -119,6 +129,7 @@ PICTURES = """
         pytest.param(COUNTS, "4, 6", id="counts"),
         pytest.param(INTEGERS, "6", id="integers"),
         pytest.param(HALVES, "6", id="halves"),
+        pytest.param(RANGES, "6", id="ranges"),
         pytest.param(MATRICES, "6", id="matrices"),
         pytest.param(PICTURES, "9, 8, 3", id="pictures"),
     ],
