@@ -74,10 +74,15 @@ def untranslated(error: BaseException, nodes: Callable[[], Iterable[Any]]) -> Un
     name, operator = found.groups()
     line = next((_line_of(node) for node in nodes() if node.name == name), "")
     namespace, _, rest = operator.partition(".")
+    reason, ways_out = f"torch's exporter does not translate it here: {brief(error)}", tuple[str, ...]()
+    if "SymbolicTensor" in str(error):
+        reason = "an argument of it is a dynamic size, for which ONNX has a known number alone"
+        ways_out = ("torch.export.export with that size fixed: not in dynamic_shapes",)
     return Unsupported(
-        f"torch's exporter does not translate it here: {brief(error)}",
+        reason,
         subject=f"{namespace}::{rest.removesuffix('.default')}",
         location=line or _line(operator, nodes()),
+        ways_out=ways_out,
     )
 
 

@@ -287,3 +287,20 @@ def test_what_is_real_and_negative_has_the_angle_pi(tmp_path: Path) -> None:
     session = ort.InferenceSession(str(tmp_path / "model.onnx"))
     (got,) = session.run(None, {"x": parts[0].numpy(), "y": parts[1].numpy()})
     torch.testing.assert_close(torch.from_numpy(got), Angle()(*parts))
+
+
+def test_a_dynamic_size_where_onnx_has_a_number_is_told(tmp_path: Path) -> None:
+    """A kernel of its own for each sample, by groups: ConvTranspose has ``group`` as an attribute."""
+
+    class Enlarged(nn.Module):
+        def forward(self, x: torch.Tensor, kernel: torch.Tensor) -> torch.Tensor:
+            samples = x.shape[0]
+            rows = x.reshape(1, samples * 3, 8, 8)
+            return nn.functional.conv_transpose2d(rows, kernel.reshape(samples * 3, 4, 3, 3), groups=samples)
+
+    batch = torch.export.Dim("n", min=2)
+    example = (torch.randn(4, 3, 8, 8), torch.randn(4, 3, 4, 3, 3))
+    program = torch.export.export(Enlarged(), example, dynamic_shapes=({0: batch}, {0: batch}), strict=False)
+    with pytest.raises(Unsupported, match="an argument of it is a dynamic size") as caught:
+        write_program(program, ["x", "kernel"], ["y"], str(tmp_path / "model.onnx"))
+    assert caught.value.ways_out == ("torch.export.export with that size fixed: not in dynamic_shapes",)
