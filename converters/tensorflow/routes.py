@@ -33,6 +33,7 @@ from convertkit.converters.tensorflow import (  # noqa: F401 - tf2onnx keeps the
 from convertkit.converters.tensorflow.halves import tolerance_of
 from convertkit.converters.tensorflow.loading import Loaded
 from convertkit.converters.tensorflow.loops import with_recurrent_operators
+from convertkit.converters.tensorflow.narrow import widen_narrow_integers
 from convertkit.converters.tensorflow.numbering import renumber
 from convertkit.converters.tensorflow.slices import drop_whole_axes
 from convertkit.converters.tensorflow.windows import pad_no_less_than_nothing
@@ -84,6 +85,7 @@ class Route:
 
     def convert(self, job: Job) -> None:
         model = with_recurrent_operators(canonicalize(self.make(job)))
+        widen_narrow_integers(model)
         artifact = save_model(model, job.to, job.made_by)
         relative = max(_RELATIVE, tolerance_of(load_model(job.to)).relative or 0.0)
         with OnnxRunner(artifact) as runner:

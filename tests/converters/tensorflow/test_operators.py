@@ -62,6 +62,11 @@ INTEGERS = """
     "shifted_unsigned": lambda x: tf.bitwise.right_shift(tf.cast(tf.abs(x) * 20, tf.uint8), tf.constant(2, tf.uint8)),
     "first_of_bools": lambda x: tf.argmax(x > 0.5, 1),
     "first_false": lambda x: tf.argmin(x < 0.5, -1, tf.int32),
+    "summed_small": lambda x: tf.reduce_sum(tf.cast(tf.clip_by_value(x * 99, -128, 127), tf.int8), 1),
+    "summed_up_small": lambda x: tf.cumsum(tf.cast(tf.clip_by_value(tf.abs(x) * 99, 0, 255), tf.uint8), 1),
+    "multiplied_small": lambda x: tf.reduce_prod(tf.cast(tf.clip_by_value(x * 9, -128, 127), tf.int8), 1),
+    "positive_small": lambda x: tf.nn.relu(tf.cast(tf.clip_by_value(tf.abs(x) * 99, 0, 255), tf.uint8)),
+    "places_small": lambda x: tf.where(tf.cast(tf.clip_by_value(x, -128, 127), tf.int8)),
     "shifted_left": lambda x: tf.bitwise.left_shift(tf.cast(x * 99, tf.int32), [0, 1, 5, 31, 40, -2]),
 """
 RANGES = """
