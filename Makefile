@@ -51,6 +51,7 @@ AREA_tvm := tests/targets/tvm
 AREA_forms := tests/targets/forms
 AREA_stablehlo-target := tests/targets/stablehlo
 AREA_qnn := tests/targets/qnn
+AREA_litert-npu := tests/targets/litert_npu
 AREA_ort-mobile := tests/targets/ort_mobile
 AREA_tensorrt := tests/targets/tensorrt
 AREA_tflite := tests/targets/tflite

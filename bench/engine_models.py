@@ -32,6 +32,7 @@ FORMS: Mapping[str, Mapping[str, Flags]] = {
     "ncnn": {"float32": {}, "w8": {"w8": True}},
     "mnn": {"float32": {}, "w8": {"w8": True}, "w4": {"w4": True}},
     "qnn": {"int8": WHOLE},
+    "litert-npu": {"int8": {**WHOLE, "io_dtype": "int8"}},
     "rknn": {"int8": INT8},
     "ethos-u": {"int8": {**WHOLE, "io_dtype": "int8"}},
     "openvino": {"int8": INT8},
@@ -40,7 +41,7 @@ FORMS: Mapping[str, Mapping[str, Flags]] = {
 """What each target is asked for."""
 OF_8_BITS = "int8, weights of 8 bits"
 ACCURATE: Mapping[str, Mapping[str, Flags]] = {
-    **{target: {"int8": FORMS[target]["int8"]} for target in ("qnn", "rknn", "executorch")},
+    **{target: {"int8": FORMS[target]["int8"]} for target in ("qnn", "litert-npu", "rknn", "executorch")},
     "openvino": {"int8": INT8, OF_8_BITS: {**INT8, "target_options": {"openvino": {"weight_bits": 8}}}},
 }
 """Targets whose int8 has to keep the accuracy of float; OpenVINO's weights have 7 bits where none are asked for."""

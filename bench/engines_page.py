@@ -27,6 +27,7 @@ HOW: Mapping[str, tuple[str, str]] = {
     "mnn": ("executed", "no: integer weights are made real when the file is loaded"),
     "ncnn": ("executed", "no: integer weights are made real when the file is loaded"),
     "qnn": ("executed in the HTP simulator", "all nodes, or the export is refused"),
+    "litert-npu": ("Qualcomm's program executed in the HTP simulator", "all operators, or the export is refused"),
     "rknn": ("executed in the toolkit's simulator", "all that the profile quantizes; the rest is float16"),
     "ethos-u": ("built; the file before Vela is executed", "all operators, or those that are left are named"),
     "openvino": ("executed", "its CPU plugin's"),
@@ -46,6 +47,7 @@ _PACKAGES = {
     "mnn": "mnn",
     "ncnn": "ncnn",
     "qnn": "onnxruntime-qnn",
+    "litert-npu": "ai-edge-litert",
     "ethos-u": "ethos-u-vela",
     "openvino": "openvino",
     "onnxruntime": "onnxruntime",
@@ -113,7 +115,7 @@ def _nodes(build: Path) -> str:
         found = [json.loads(line) for line in path.read_text().splitlines()]
         counts = Counter(row["status"] for row in found)
         stopped = sum("ParityError" in row["reason"] for row in found if row["status"] == "refused")
-        form = "int8" if name in ("qnn", "rknn", "ethos-u") else "float32"
+        form = "int8" if name in ("qnn", "litert-npu", "rknn", "ethos-u") else "float32"
         cells = [f"{_linked(name)}", form, str(len(found)), *(str(counts[each]) for each in STATUSES)]
         lines.append(f"| {' | '.join(cells)} | {stopped} |")
     lines = merged(PAGE, _NODES.splitlines()[0], lines, 2)
@@ -130,9 +132,10 @@ def _linked(name: str) -> str:
 
 _CASES = """## Real models
 Accuracy in float and delivered, with the number of samples; SNR against the source on held-out samples; the last step
-against the graph that it was made of; bytes that an app loads. Each was exported twice. The image classifier's own data
-is not here: it sees parts of photographs, and *agrees* is how often its first class is the float model's; *sure* are
-those where that leads by more than 0.2. What an artifact that is not verified computes of data is told all the same.
+against the graph that it was made of; bytes of the models in the folder, which for `ethos-u` and `litert-npu` are the
+file for the NPU and the one that it was compiled from. Each was exported twice. The image classifier's own data is not
+here: it sees parts of photographs, and *agrees* is how often its first class is the float model's; *sure* are those
+where that leads by more than 0.2. What an artifact that is not verified computes of data is told all the same.
 """
 _ACCURACY = """## Accuracy in int8
 Every labelled sample that no calibration saw. *Within* is 0.3 point of float, in either direction; else the difference

@@ -61,7 +61,10 @@ IDLE = {
     ],
     "--io-dtype": [
         ("--io-dtype int8 --w8", "--io-dtype int8 goes with --int8"),
-        ("--io-dtype int8 --int8 --calib DATA", "it is for --target android or ethos-u or tflite or tflite-micro"),
+        (
+            "--io-dtype int8 --int8 --calib DATA",
+            "it is for --target android or ethos-u or litert-npu or tflite or tflite-micro",
+        ),
         ("--target tflite --int8 --calib DATA --io-dtype int16", "--io-dtype int16 is not what --int8 computes with"),
         ("--target tflite --int16x8 --calib DATA --io-dtype uint8", "--io-dtype uint8 is not what --int16x8"),
     ],

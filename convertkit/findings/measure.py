@@ -84,7 +84,7 @@ def find(subject: Subject) -> Findings:
         providers=_providers(subject),
         sizes=zeros,
         notes=(*_notes(subject), *beyond_ranges(quality, diagnoses), *told),
-        execution=execution(target),
+        execution=execution(target, options),
     )
 
 

@@ -18,7 +18,7 @@ from convertkit.release import bom, golden, signing
 from convertkit.release.names import BOM, PROVENANCE, RELEASE, SIGNATURE, SUMS
 from convertkit.report.jsonable import jsonable
 from convertkit.result import MANIFEST, REPORT, Result, delivered_in, load, read_json
-from convertkit.stage import GoldenTarget, execution
+from convertkit.stage import GoldenTarget
 from convertkit.telemetry import without_telemetry
 
 Json = Mapping[str, Any]
@@ -205,13 +205,13 @@ def _cell(path: Path, cell: Json) -> Check:
         return Check(name, False, str(error))
     if wrong:
         return Check(name, False, "; ".join(wrong))
-    return Check(name, True, f"{len(samples)} golden vectors{_elsewhere(str(cell['target']))}")
+    return Check(name, True, f"{len(samples)} golden vectors{_elsewhere(result)}")
 
 
-def _elsewhere(target: str) -> str:
+def _elsewhere(result: Result) -> str:
     """What to say where the runtime that answered is not the target's own."""
-    where = execution(plugins.target(target)) if target in plugins.target_names() else "here"
-    return {"here": "", "simulated": ", simulated"}.get(where, f", not on {target}")
+    told = {"here": "", "simulated": ", simulated"}
+    return told.get(str(result.report["execution"]), f", not on {result.target}")
 
 
 def _of_folder(path: Path, key: Path | None) -> Iterator[Check]:
@@ -240,7 +240,7 @@ def _of_folder(path: Path, key: Path | None) -> Iterator[Check]:
 
 def _replayed(result: Result) -> Check:
     """What an artifact answers to golden vectors, where its target delivers some; else whether it loads."""
-    name, elsewhere = result.artifact.path.name, _elsewhere(result.target)
+    name, elsewhere = result.artifact.path.name, _elsewhere(result)
     target = plugins.target(result.target) if result.target in plugins.target_names() else None
     if isinstance(target, GoldenTarget):
         found = target.replay(result.artifact, result.precision)

@@ -115,6 +115,13 @@ class SimulatedTarget(Protocol):
     def simulated(self) -> bool: ...
 
 
+@runtime_checkable
+class PartlySimulatedTarget(Protocol):
+    """A target whose options decide whether a simulator executes its artifact here; ``runs_here`` is False."""
+
+    def simulates(self, options: ExportOptions) -> bool: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Replay:
     """What an artifact answers to the golden vectors beside it: their number, and a sentence for each that differs."""
@@ -136,10 +143,12 @@ Execution = Literal["here", "simulated", "elsewhere"]
 """What executed a delivered artifact: what will run it, a simulator of that, or another program alone."""
 
 
-def execution(target: Target) -> Execution:
-    """Of what ``target`` delivers."""
+def execution(target: Target, options: ExportOptions) -> Execution:
+    """Of what ``target`` delivers with ``options``."""
     if target.runs_here:
         return "here"
+    if isinstance(target, PartlySimulatedTarget):
+        return "simulated" if target.simulates(options) else "elsewhere"
     return "simulated" if isinstance(target, SimulatedTarget) and target.simulated else "elsewhere"
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _PART_S = 0.2
 
 
 def run_to_end(
-    command: Sequence[str], *, timeout_s: float | None = None, cwd: Path | None = None
+    command: Sequence[str],
+    *,
+    timeout_s: float | None = None,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Like ``subprocess.run`` with what the program says, as text; killed where the task is halted meanwhile.
 
@@ -20,7 +24,7 @@ def run_to_end(
     """
     until = None if timeout_s is None else time.monotonic() + timeout_s
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", cwd=cwd
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", cwd=cwd, env=env
     ) as process:
         try:
             while True:

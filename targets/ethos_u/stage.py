@@ -12,12 +12,13 @@ from convertkit.artifact import Artifact, sha256_of
 from convertkit.stage import Stage, Tolerance
 from convertkit.targets.ethos_u.devices import Device
 from convertkit.targets.ethos_u.package import AFTER, BEFORE, Facts, write_facts
-from convertkit.targets.ethos_u.placement import Named, check_placement, on_the_cpu, on_the_npu
+from convertkit.targets.ethos_u.placement import NPU, check_placement
 from convertkit.targets.ethos_u.readme import readme
 from convertkit.targets.ethos_u.vela import Compiled, compile_for, vela_name
 from convertkit.targets.tflite_micro.c_array import model_source
 from convertkit.targets.tflite_micro.file import FileGraph, read_graphs
 from convertkit.targets.tflite_micro.headers import NAMESPACE, interface_header
+from convertkit.targets.tflite_micro.placed import Named, on_the_cpu, on_the_npu
 from convertkit.workers.process import Worker
 
 _UNREAD = "ethos-u85-"
@@ -53,7 +54,7 @@ class CompileVela:
             before, after = (read_graphs(file.read_bytes()) for file in (source.path, compiled.path))
             check_placement(before, after, self._allowed)
             shutil.copyfile(compiled.path, path)
-            weights = self._same_weights(workdir / BEFORE, path, on_the_npu(before, on_the_cpu(after)))
+            weights = self._same_weights(workdir / BEFORE, path, on_the_npu(before, on_the_cpu(after, NPU)))
         facts = self._facts(compiled, before, after, workdir)
         write_facts(facts, workdir)
         content = path.read_bytes()
@@ -81,7 +82,7 @@ class CompileVela:
     def _facts(
         self, compiled: Compiled, before: Sequence[FileGraph], after: Sequence[FileGraph], folder: Path
     ) -> Facts:
-        cpu = on_the_cpu(after)
+        cpu = on_the_cpu(after, NPU)
         return Facts(
             compiler=vela_name(),
             **asdict(self._device),

@@ -105,6 +105,13 @@ def read_graphs(model: bytes) -> tuple[FileGraph, ...]:
     return tuple(graphs)
 
 
+def custom_options(model: bytes) -> tuple[bytes, ...]:
+    """Of each custom operator of the main graph, in their order."""
+    root = schema.ModelT.InitFromObj(schema.Model.GetRootAs(model, 0))
+    listed = (each.customOptions for each in _listed(root.subgraphs[0].operators))
+    return tuple(bytes(each) for each in listed if each is not None)
+
+
 def _plan(root: Any) -> tuple[int, ...]:
     """The places of tensors that the file lays down, of all subgraphs one after the other; see :mod:`offline`."""
     notes = (each for each in _listed(root.metadata) if bytes(each.name) == OFFLINE_PLAN.encode())

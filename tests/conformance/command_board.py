@@ -40,11 +40,13 @@ TITLES = {
     "qnn": "Qualcomm HTP",
     "rknn": "RKNN",
     "ethos-u": "Ethos-U",
+    "litert-npu": "LiteRT on an NPU",
 }
 INTEGERS = {
     "qnn": {"int8": True, "full_integer": True},
     "rknn": {"int8": True},
     "ethos-u": {"int8": True, "full_integer": True, "io_dtype": "int8"},
+    "litert-npu": {"int8": True, "full_integer": True, "io_dtype": "int8"},
 }
 """What targets without floats are asked for."""
 FIRST = {"executorch": "executorch.exir"}

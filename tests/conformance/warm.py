@@ -57,6 +57,7 @@ def starts(target: str) -> tuple[Start, ...]:
     ours = f"convertkit.targets.{target.replace('-', '_')}"
     if target == "executorch":
         lowering = ("executorch.backends.xnnpack.partition.xnnpack_partitioner", f"{ours}.module", f"{ours}.service")
+        lowering += ("warm_executorch",)
         return Start(lowering, "executorch.exir"), Start((f"{ours}.service",), "executorch.runtime")
     if target == "stablehlo":
         lowering = (f"{ours}.lowering",)
@@ -68,6 +69,8 @@ def starts(target: str) -> tuple[Start, ...]:
         from convertkit_rknn.runtime import VARIABLES
 
         return (Start(("rknn.api", "convertkit_rknn.service"), None, VARIABLES, "rknn", "convertkit_rknn"),)
+    if target == "litert-npu":
+        return (Start(("convertkit.targets.qnn.service",)),)
     return (Start((f"{ours}.service",)),) if target in ("ethos-u", "mnn", "ncnn", "qnn") else ()
 
 

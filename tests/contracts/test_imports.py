@@ -85,7 +85,17 @@ def test_plugins_import_the_core_and_their_own_tree(name):
 TFLITE, SHARED = "convertkit.targets.tflite", "convertkit.targets.forms"
 AROUND_TFLITE = {
     f"convertkit.targets.{each}"
-    for each in ("android", "ethos_u", "ios", "mobile", "stablehlo", "tf_serving", "tflite", "tflite_micro")
+    for each in (
+        "android",
+        "ethos_u",
+        "ios",
+        "litert_npu",
+        "mobile",
+        "stablehlo",
+        "tf_serving",
+        "tflite",
+        "tflite_micro",
+    )
 } | {"convertkit.targets.litert_lm"}
 """What compiles to TFLite, and the targets that are made of such a file."""
 

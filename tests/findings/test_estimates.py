@@ -17,6 +17,7 @@ from convertkit.artifact import Artifact
 from convertkit.findings.estimates import compiled_estimates
 from convertkit.formatting import error_text, estimate_lines
 from convertkit.operators import CompilingTarget, ErrorOfEstimates, Estimate
+from convertkit.recipe import ExportOptions
 from convertkit.report.html import figure, render
 from convertkit.report.jsonable import jsonable
 from convertkit.report.schema import schema
@@ -182,9 +183,18 @@ def test_a_compilers_estimate_is_told_as_its_own() -> None:
     assert line == "npu-128 0.237 ms, 118,544 cycles, SRAM 6,144 bytes (Compiler 5.2's estimate, not measured)"
 
 
-@pytest.mark.parametrize(("name", "told"), [("tflite", "here"), ("coreml", "simulated"), ("tensorrt", "elsewhere")])
-def test_what_executes_an_artifact_has_three_values(name: str, told: str) -> None:
-    assert execution(plugins.target(name)) == told
+@pytest.mark.parametrize(
+    ("name", "given", "told"),
+    [
+        ("tflite", {}, "here"),
+        ("coreml", {}, "simulated"),
+        ("tensorrt", {}, "elsewhere"),
+        ("litert-npu", {}, "simulated"),
+        ("litert-npu", {"soc": ("sm8650", "mt6991")}, "elsewhere"),
+    ],
+)
+def test_what_executes_an_artifact_has_three_values(name: str, given: dict[str, object], told: str) -> None:
+    assert execution(plugins.target(name), ExportOptions("m", target_options={name: given})) == told
 
 
 def test_targets_without_tables_estimate_nothing(source: Path, tmp_path: Path) -> None:

@@ -225,3 +225,45 @@ def test_what_its_importer_lacks_is_written_in_operators_that_it_has(kind, shape
     write_forms(model)
     assert kind not in {node.op_type for node in model.graph}
     onnx.checker.check_model(ir.to_proto(model))
+
+
+def suppressed(threshold: np.ndarray | None) -> ir.Model:
+    """A NonMaxSuppression whose threshold of overlaps is stored, or an input."""
+    given = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+             for name, shape in (("boxes", [1, 4, 4]), ("scores", [1, 1, 4]), ("limit", []))]  # fmt: skip
+    stored = [numpy_helper.from_array(np.int64(3), "most")]
+    if threshold is not None:
+        stored.append(numpy_helper.from_array(threshold, "limit"))
+        given = given[:2]
+    node = helper.make_node("NonMaxSuppression", ["boxes", "scores", "most", "limit"], ["y"], "nms")
+    made = helper.make_tensor_value_info("y", TensorProto.INT64, [None, 3])
+    graph = helper.make_graph([node], "g", given, [made], stored)
+    return ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9))
+
+
+def test_boxes_that_overlap_as_much_as_the_threshold_stay():
+    model = suppressed(np.array([0.5], np.float32))
+    write_forms(model)
+    (node,) = [each for each in model.graph if each.op_type == "NonMaxSuppression"]
+    np.testing.assert_array_equal(node.inputs[3].const_value.numpy(), [np.nextafter(np.float32(0.5), np.float32(1))])
+    computed = suppressed(None)
+    write_forms(computed)
+    (node,) = [each for each in computed.graph if each.op_type == "NonMaxSuppression"]
+    assert node.inputs[3].name == "limit"
+
+
+def normalized(outputs: list[str]) -> ir.Model:
+    """A LayerNormalization with these outputs."""
+    stored = [numpy_helper.from_array(np.ones(4, np.float32), "scale")]
+    node = helper.make_node("LayerNormalization", ["x", "scale"], outputs, "norm")
+    given = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 4])]
+    made = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs]
+    graph = helper.make_graph([node], "g", given, made, stored)
+    return ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9))
+
+
+@pytest.mark.parametrize(("outputs", "stays"), [(["y"], True), (["y", "mean", "deviation"], False)])
+def test_a_layer_norm_whose_mean_is_read_is_written_out(outputs, stays):
+    model = normalized(outputs)
+    write_forms(model)
+    assert any(node.op_type == "LayerNormalization" for node in model.graph) == stays

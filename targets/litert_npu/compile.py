@@ -1,0 +1,99 @@
+"""LiteRT's compiler for NPUs, in a process of its own: a ``.tflite`` file in, one with the NPU's program out.
+
+The plug-ins of the package ai-edge-litert load the vendor's libraries.  What is said where one is lacking, and that an
+empty file is left then: docs/measurements/litert-aot.md.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from convertkit.errors import MissingTool, ToolError
+from convertkit.targets.litert_npu.chips import QUALCOMM, Chip, Vendor
+from convertkit.workers.programs import run_to_end
+
+COMPILER, _PLUGINS = Path("tools", "apply_plugin_main"), Path("vendors")
+_SECONDS = 1800.0
+_LACKING = (
+    re.compile(r"(\S+\.so[\w.]*): cannot open"),
+    re.compile(r"Failed to load (\w+) shared library"),
+    re.compile(r"undefined symbol: (\w+)"),
+)
+_SAID = re.compile(r"^.*?(?:\bERROR\b|\[ +ERROR +\]|\bFailed\b).*$", re.MULTILINE)
+_HTP, _STANDS_FOR = "libQnnHtp.so", {"libQnnLpai.so": "libQnnSystem.so"}
+"""What a folder of Qualcomm's libraries is known by; a library that the plug-in is linked to, and calls nothing of."""
+
+
+def litert_folder() -> Path:
+    """Where the package ai-edge-litert is; ``MissingTool`` where it has no compiler for NPUs."""
+    found = find_spec("ai_edge_litert")
+    places = () if found is None else found.submodule_search_locations or ()
+    for place in map(Path, places):
+        if (place / COMPILER).is_file():
+            return place
+    raise MissingTool("this package of ai-edge-litert has no compiler for NPUs; those for Linux on x86-64 have one")
+
+
+def compile_for(model: Path, chip: Chip, made: Path, kits: Sequence[str], timeout_s: float | None = None) -> None:
+    """Compile ``model`` into the file ``made`` beside it, with the libraries in the folders ``kits``.
+
+    ``MissingTool`` names the vendor's library that is in none of them, ``ToolError`` is what the compiler says.
+    """
+    place = litert_folder()
+    plugin = place / _PLUGINS / chip.vendor.folder / "compiler"
+    command = [str(place / COMPILER), "--cmd=apply", f"--model={model.name}", f"--o={made.name}", "--err=--"]
+    command += [f"--soc_manufacturer={chip.vendor.manufacturer}", f"--soc_model={chip.asked}", f"--libs={plugin}"]
+    limit = timeout_s or _SECONDS
+    with _libraries(chip.vendor, kits) as folders:
+        environment = {**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(map(str, folders))}
+        try:
+            ended = run_to_end([*command, *chip.flags], timeout_s=limit, cwd=model.parent, env=environment)
+        except subprocess.TimeoutExpired as error:
+            told = f"LiteRT's compiler for {chip.model} did not end within {limit:g} s; --timeout gives it more"
+            raise ToolError(told) from error
+    if ended.returncode or not made.is_file() or not made.stat().st_size:
+        raise refusal(chip, f"{ended.stdout}\n{ended.stderr}")
+
+
+def refusal(chip: Chip, said: str) -> MissingTool | ToolError:
+    """What the compiler's words come to: a library that is lacking, or else what it says itself."""
+    lacking = sorted({Path(found).name for kind in _LACKING for found in kind.findall(said)})
+    if lacking:
+        return MissingTool(
+            f"LiteRT's compiler for {chip.model} lacks {', '.join(lacking)}, which {chip.vendor.kit} has; give the "
+            "folder with its libraries for Linux on x86-64: --litert-npu-kit FOLDER"
+        )
+    told = "; ".join(line.strip() for line in _SAID.findall(said)[:3])[:400] or "it leaves no file, and says nothing"
+    return ToolError(f"LiteRT does not compile the model for {chip.model}: {told}")
+
+
+@contextmanager
+def _libraries(vendor: Vendor, kits: Sequence[str]) -> Iterator[list[Path]]:
+    """The folders in which the vendor's libraries are; Qualcomm's are those of onnxruntime-qnn where no kit has any."""
+    folders = [Path(kit).absolute() for kit in kits]
+    if vendor is not QUALCOMM or any((folder / _HTP).is_file() for folder in folders):
+        yield folders
+        return
+    with TemporaryDirectory(prefix="convertkit-npu-") as linked:
+        yield [*folders, *_of_onnxruntime(Path(linked))]
+
+
+def _of_onnxruntime(linked: Path) -> tuple[Path, ...]:
+    """``linked``, with all libraries of the package onnxruntime-qnn under the names that the plug-in asks for."""
+    found = find_spec("onnxruntime_qnn")
+    assert found is not None
+    assert found.origin is not None
+    package = Path(found.origin).parent
+    for library in package.glob("lib*.so"):
+        (linked / library.name).symlink_to(library)
+    for name, other in _STANDS_FOR.items():
+        if not (linked / name).exists():
+            (linked / name).symlink_to(package / other)
+    return linked, package.with_name(f"{package.name}.libs")

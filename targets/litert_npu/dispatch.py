@@ -1,0 +1,81 @@
+"""A compiled file: the operator that hands everything to the NPU, and the program that it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+from flatbuffers import flexbuffers
+from onnx import TensorProto, helper
+
+from convertkit.errors import ToolError, Unsupported
+from convertkit.targets.tflite_micro.file import FileGraph, FileTensor, custom_options, read_graphs
+from convertkit.targets.tflite_micro.placed import check_interface, on_the_cpu, told
+
+CODE = "CUSTOM DISPATCH_OP"
+_OFFSET, _SIZE, _NAME = "bytecode_offset", "bytecode_size", "name"
+_WAYS = ("--target tflite", "--target qnn")
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The NPU's, by its name, and the tensors that go in and out."""
+
+    name: str
+    content: bytes
+    inputs: tuple[FileTensor, ...]
+    outputs: tuple[FileTensor, ...]
+
+
+def check_whole(before: Sequence[FileGraph], after: Sequence[FileGraph]) -> None:
+    """``Unsupported`` names what the NPU does not take; ``ToolError`` where inputs or outputs are other ones."""
+    left = on_the_cpu(after, CODE)
+    if left:
+        first, others = told(left)
+        raise Unsupported(f"the NPU does not take it in this form{others}", subject=first, ways_out=_WAYS)
+    parts = sum(len(graph.operators) for graph in after)
+    if parts != 1:
+        raise Unsupported(f"LiteRT's compiler makes {parts} programs of the model, not one", ways_out=_WAYS)
+    check_interface(before[0], after[0], "LiteRT's compiler")
+
+
+def program_of(path: Path) -> Program:
+    """The NPU's program in the file at ``path``; ``ToolError`` where it does not have one alone."""
+    content = path.read_bytes()
+    graph = read_graphs(content)[0]
+    if [each.code for each in graph.operators] != [CODE]:
+        raise ToolError(f"{path.name} is not one program for an NPU")
+    (operator,) = graph.operators
+    (options,) = custom_options(content)
+    held = flexbuffers.Loads(options)
+    start, size = int(held[_OFFSET]), int(held[_SIZE])
+    if not 0 < start <= start + size <= len(content):
+        raise ToolError(f"{path.name} ends before the program of the NPU does")
+    ins, outs = (tuple(graph.tensors[each] for each in of) for of in (operator.inputs, operator.outputs))
+    return Program(str(held[_NAME]), content[start : start + size], ins, outs)
+
+
+def write_context(program: Program, path: Path) -> None:
+    """The program as ONNX Runtime's QNN execution provider reads it: an ONNX file with an ``EPContext``."""
+    ports = [[_port(each) for each in of] for of in (program.inputs, program.outputs)]
+    node = helper.make_node(
+        "EPContext",
+        [each.name for each in program.inputs],
+        [each.name for each in program.outputs],
+        domain="com.microsoft",
+        main_context=1,
+        embed_mode=1,
+        ep_cache_context=program.content,
+        source="QNN",
+        partition_name=program.name,
+    )
+    opsets = [helper.make_opsetid("", 19), helper.make_opsetid("com.microsoft", 1)]
+    graph = helper.make_graph([node], program.name, *ports)
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), path)
+
+
+def _port(tensor: FileTensor) -> onnx.ValueInfoProto:
+    dtype = TensorProto.DataType.Value({"float32": "FLOAT"}.get(tensor.dtype, tensor.dtype.upper()))
+    return helper.make_tensor_value_info(tensor.name, dtype, tensor.shape)

@@ -1,0 +1,254 @@
+"""Files for NPUs by LiteRT: the program in them is executed in the simulator, whole or refused, for each chip."""
+
+from __future__ import annotations
+
+import shutil
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+from ai_edge_litert.aot.vendors.google_tensor import target as google
+from ai_edge_litert.aot.vendors.intel_openvino import target as intel
+from ai_edge_litert.aot.vendors.mediatek import target as mediatek
+from ai_edge_litert.aot.vendors.qualcomm import target as qualcomm
+from ai_edge_litert.aot.vendors.samsung import target as samsung
+
+import convertkit
+from convertkit import plugins
+from convertkit.artifact import sha256_of
+from convertkit.errors import FeedError, MissingTool, SourceError, ToolError, Unsupported
+from convertkit.report.schema import schema
+from convertkit.result import Result
+from convertkit.targets.litert_npu import compile as compiling
+from convertkit.targets.litert_npu.ai_pack import targeting
+from convertkit.targets.litert_npu.chips import CHIPS
+from convertkit.targets.litert_npu.compile import compile_for, refusal
+from convertkit.targets.litert_npu.dispatch import CODE, check_whole, program_of
+from convertkit.targets.tflite_micro.file import read_graphs
+from tests.command_line import check_refusal, here
+
+NETWORK, CALIBRATION, TEST = (f"fixtures/digits/{name}" for name in ("model.pt", "calib.npz", "test.npz"))
+INTEGERS = {"int8": True, "full_integer": True, "calib": CALIBRATION}
+CHOSEN = {"litert-npu": {"soc": ("sm8750", "sm8550"), "ai-pack": True}}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """The digits network for two chips, with inputs and outputs in int8, in an AI pack."""
+    output = tmp_path_factory.mktemp("made") / "out"
+    return convertkit.export(
+        NETWORK, "litert-npu", output=output, io_dtype="int8", target_options=CHOSEN, **INTEGERS
+    )  # fmt: skip
+
+
+def test_the_program_for_each_chip_is_executed_in_the_simulator(made):
+    jsonschema.validate(made.report, schema())
+    assert (made.report["execution"], made.report["runs_here"], made.report["latency"]) == ("simulated", False, None)
+    steps = made.report["steps"][-2:]
+    assert [step["stage"] for step in steps] == ["litert-npu sm8750", "litert-npu sm8550"]
+    assert all("HTP simulator" in step["artifact"]["runtime"] for step in steps)
+    assert float(made.report["quality"]["snr_db"]) > 35
+
+
+def test_one_operator_hands_everything_to_the_npu(made):
+    for soc in ("sm8750", "sm8550"):
+        (graph,) = read_graphs((made.path / f"model_{soc}.tflite").read_bytes())
+        assert [each.code for each in graph.operators] == [CODE]
+    assert made.report["steps"][-1]["diagnosis"]["npu"] > 5
+    ours = np.load(TEST)
+    right = [int(made.run({"input": each[None]})["output"].argmax()) for each in ours["input"][:20]]
+    assert right == list(ours[next(name for name in ours if name != "input")][:20])
+
+
+def test_the_program_is_what_runs(made, tmp_path):
+    """Not the file beside it: with the program of another model, results are that model's."""
+    feed = {"input": np.load(TEST)["input"][:1]}
+    shutil.copytree(made.path, tmp_path / "copy")
+    path = tmp_path / "copy" / made.artifact.path.name
+    content, program = bytearray(path.read_bytes()), program_of(path)
+    start = bytes(content).index(program.content)
+    content[start : start + len(program.content)] = bytes(len(program.content))
+    path.write_bytes(content)
+    told = (tmp_path / "copy" / "litert-npu.json").read_text()
+    (tmp_path / "copy" / "litert-npu.json").write_text(
+        told.replace(sha256_of(made.artifact.path), sha256_of(path))
+    )  # fmt: skip
+    with plugins.runner(made.artifact) as runner:
+        assert runner.run(feed)["output"].any()
+    with pytest.raises(ToolError, match=r"QNN does not load context.onnx for sm8550"):
+        plugins.runner(replace(made.artifact, path=path)).__enter__()
+
+
+def test_two_runs_write_the_same_bytes(made, tmp_path):
+    for run in ("one", "other"):
+        (tmp_path / run).mkdir()
+        shutil.copyfile(made.path / "model.tflite", tmp_path / run / "model.tflite")
+        compile_for(tmp_path / run / "model.tflite", CHIPS["sm8550"], tmp_path / run / "npu.tflite", ())
+        assert sha256_of(tmp_path / run / "npu.tflite") == sha256_of(made.path / "model_sm8550.tflite")
+
+
+@pytest.mark.parametrize("name", ["model.tflite", "model_sm8550.tflite", "model_sm8750.tflite"])
+def test_a_file_that_was_changed_is_not_run(made, name, tmp_path):
+    shutil.copytree(made.path, tmp_path / "copy")
+    content = bytearray((tmp_path / "copy" / name).read_bytes())
+    content[-1] ^= 1
+    (tmp_path / "copy" / name).write_bytes(content)
+    with pytest.raises(SourceError, match=f"{name} is not the file"):
+        plugins.runner(replace(made.artifact, path=tmp_path / "copy" / made.artifact.path.name))
+
+
+def test_a_package_that_tells_of_other_chips_is_refused(made, tmp_path):
+    shutil.copytree(made.path, tmp_path / "copy")
+    facts = tmp_path / "copy" / "litert-npu.json"
+    facts.write_text(facts.read_text().replace("sm8750", "sm0000"))
+    with pytest.raises(SourceError, match=r"litert-npu.json beside the model is not what an export writes"):
+        plugins.runner(replace(made.artifact, path=tmp_path / "copy" / made.artifact.path.name))
+
+
+def test_another_batch_does_not_fit(made):
+    with plugins.runner(made.artifact) as runner, pytest.raises(FeedError, match=r"\(2, .*the program"):
+        runner.run({"input": np.zeros((2, 1, 8, 8), np.float32)})
+
+
+def test_the_ai_pack_has_a_file_for_each_chip_and_one_for_the_others(made):
+    assets = made.path / "ai_pack/model_pack/src/main/assets"
+    found = {path.parent.name.partition("#group_")[2]: sha256_of(path) for path in assets.glob("*/model.tflite")}
+    names = {"Qualcomm_SM8750": "model_sm8750", "Qualcomm_SM8550": "model_sm8550", "other": "model"}
+    assert found == {group: sha256_of(made.path / f"{name}.tflite") for group, name in names.items()}
+    config = ET.parse(made.path / "ai_pack" / "device_targeting_configuration.xml").getroot()
+    groups = [each.attrib["name"] for each in config]
+    assert sorted(groups) == sorted(names)[:2]
+    chips = [each.attrib for each in config.iter() if each.tag.endswith("system-on-chip")]
+    assert {(each["manufacturer"], each["model"]) for each in chips} == {
+        (name, model) for name in ("Qualcomm", "QTI") for model in ("SM8750", "SM8550")
+    }
+    assert 'packName = "model_pack"' in (assets.parents[2] / "build.gradle.kts").read_text()
+    assert 'deviceTargetingConfig = file("device_targeting_configuration.xml")' in (made.path / "README.md").read_text()
+
+
+def test_inputs_and_outputs_in_float_are_rounded_by_the_npu(tmp_path):
+    made = convertkit.export(NETWORK, "litert-npu", output=tmp_path / "out", **INTEGERS)
+    assert made.artifact.path.name == "model_sm8650.tflite"
+    assert [each.dtype for each in (*made.artifact.inputs, *made.artifact.outputs)] == ["float32", "float32"]
+    assert not (made.path / "ai_pack").exists()
+    assert "was not executed" not in (made.path / "README.md").read_text()
+
+
+def test_what_the_npu_does_not_take_is_named(made):
+    before = read_graphs((made.path / "model.tflite").read_bytes())
+    after = read_graphs((made.path / "model_sm8550.tflite").read_bytes())
+    check_whole(before, after)
+    with pytest.raises(Unsupported, match=r"\(CONV_2D\): the NPU does not take it .*, and \d+ more: ") as told:
+        check_whole(before, before)
+    assert told.value.ways_out == ("--target tflite", "--target qnn")
+    twice = (replace(after[0], operators=after[0].operators * 2),)
+    with pytest.raises(Unsupported, match="makes 2 programs of the model, not one"):
+        check_whole(before, twice)
+    tensors = tuple(replace(each, scale=2 * each.scale) for each in after[0].tensors)
+    with pytest.raises(ToolError, match="LiteRT's compiler changed the inputs"):
+        check_whole(before, (replace(after[0], tensors=tensors),))
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "said"),
+    [
+        ((), 2, "needs --full-integer"),
+        (("--full-integer", "--litert-npu-soc", "sm1"), 2, "sm8650"),
+        (("--full-integer", "--litert-npu-kit", "nowhere"), 2, "there is no such folder"),
+        (("--full-integer", "--litert-npu-soc", "ptl", "--litert-npu-ai-pack"), 2, "no device with ptl"),
+    ],
+)
+def test_what_does_not_fit_ends_it_before_any_work(flags, code, said, tmp_path):
+    words = ("export", NETWORK, "-t", "litert-npu", "--int8", "--calib", CALIBRATION, "-o", tmp_path / "out", *flags)
+    check_refusal(here(*words), code, said)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("soc", "lacking", "kit"),
+    [
+        ("mt6991", "NeuronAdapter", "MediaTek's NeuroPilot SDK"),
+        ("tensor-g5", "liblitert_plugin_compiler.so", "Google's Tensor SDK"),
+        ("e9965", "_Z", "Samsung's Exynos AI LiteCore"),
+        ("ptl", "libopenvino.so.", "Intel's OpenVINO"),
+    ],
+)
+def test_a_kit_that_is_not_there_is_named(made, soc, lacking, kit, tmp_path):
+    shutil.copyfile(made.path / "model.tflite", tmp_path / "model.tflite")
+    with pytest.raises(MissingTool) as told:
+        compile_for(tmp_path / "model.tflite", CHIPS[soc], tmp_path / "npu.tflite", ())
+    assert f"for {CHIPS[soc].model} lacks {lacking}" in str(told.value)
+    assert f"which {kit} has; give the folder" in str(told.value)
+    assert told.value.exit_code == 4
+
+
+def test_a_kit_s_own_libraries_come_first(made, tmp_path):
+    """A folder that has an HTP library is taken for Qualcomm's kit, and nothing else is looked into."""
+    shutil.copyfile(made.path / "model.tflite", tmp_path / "model.tflite")
+    (tmp_path / "kit").mkdir()
+    (tmp_path / "kit" / "libQnnHtp.so").write_bytes(b"no library")
+    with pytest.raises((MissingTool, ToolError)):
+        compile_for(tmp_path / "model.tflite", CHIPS["sm8550"], tmp_path / "npu.tflite", [str(tmp_path / "kit")])
+
+
+def test_what_the_compiler_says_is_told(made, tmp_path):
+    (tmp_path / "model.tflite").write_bytes(b"no model at all")
+    with pytest.raises(ToolError, match=r"LiteRT does not compile the model for SM8550: \S+"):
+        compile_for(tmp_path / "model.tflite", CHIPS["sm8550"], tmp_path / "npu.tflite", ())
+    assert "leaves no file, and says nothing" in str(refusal(CHIPS["sm8550"], ""))
+
+
+def test_without_the_simulator_nothing_is_left(tmp_path, monkeypatch):
+    monkeypatch.setattr("convertkit.targets.litert_npu.find_spec", lambda name: None)
+    words = ("export", NETWORK, "-t", "litert-npu", "--int8", "--full-integer", "--calib", CALIBRATION)
+    check_refusal(here(*words, "-o", tmp_path / "out"), 4, "onnxruntime-qnn is not installed")
+    assert not any(tmp_path.iterdir())
+
+
+def test_without_a_compiler_it_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(compiling, "COMPILER", Path("tools", "none"))
+    with pytest.raises(MissingTool, match="has no compiler for NPUs"):
+        compile_for(tmp_path / "model.tflite", CHIPS["sm8550"], tmp_path / "npu.tflite", ())
+
+
+def test_an_export_for_a_chip_without_a_simulator_says_so(tmp_path, monkeypatch):
+    """With a kit in its place: what is compiled is Qualcomm's program under another chip's name."""
+    monkeypatch.setattr(
+        "convertkit.targets.litert_npu.stage.compile_for",
+        lambda model, _, made, kits, limit: compile_for(model, CHIPS["sm8550"], made, kits, limit),
+    )
+    made = convertkit.export(
+        NETWORK, "litert-npu", output=tmp_path / "out", target_options={"litert-npu": {"soc": ["mt6991"]}},
+        **INTEGERS,
+    )  # fmt: skip
+    assert made.report["execution"] == "elsewhere"
+    assert "the NPU's program is not executed here" in made.report["steps"][-1]["artifact"]["runtime"]
+    assert any("mt6991's program is not executed here" in note for note in made.report["notes"])
+    assert "compiled and not executed" in (made.path / "README.md").read_text()
+
+
+def test_chips_are_those_of_litert():
+    models = {
+        "Qualcomm": {each.value for each in qualcomm.SocModel},
+        "MediaTek": {each.value for each in mediatek.SocModel},
+        "Google": {each.value for each in google.SocModel},
+        "Samsung": {each.value for each in samsung.SocModel},
+        "IntelOpenVINO": {each.value for each in intel.SocModel},
+    }
+    for name, chip in CHIPS.items():
+        assert chip.model in models[chip.vendor.manufacturer], name
+        assert name == chip.model.lower().replace("_", "-")
+    assert {each.value for each in mediatek.SocModel if mediatek.map_soc_to_np_version(each) == "v9"} - {"ALL"} == {
+        chip.model for chip in CHIPS.values() if chip.flags
+    }
+
+
+def test_device_groups_have_google_plays_names():
+    text = targeting([CHIPS["tensor-g5"], CHIPS["mt6991"], CHIPS["e9965"]])
+    assert '<config:device-group name="Google_Tensor_G5">' in text
+    assert 'manufacturer="Google" model="Tensor G5"' in text
+    assert 'manufacturer="Mediatek" model="MT6991"' in text
+    assert 'manufacturer="Samsung" model="E9965"' in text
