@@ -30,7 +30,7 @@ class LitertNpuTarget:
     """Delivers ``model_<chip>.tflite`` for each chip, and ``model.tflite`` for every other device."""
 
     name = "litert-npu"
-    summary = "NPUs of phones by LiteRT: Qualcomm, and with the maker's kit MediaTek, Google, Samsung, Intel"
+    summary = "NPUs of phones by LiteRT: Qualcomm, and with the maker's kit MediaTek, Google, Intel"
     extra = "litert-npu"
     packages = tflite.name
     precisions = ("int8",)

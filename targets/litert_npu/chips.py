@@ -26,7 +26,6 @@ class Vendor:
 QUALCOMM = Vendor("Qualcomm", "qualcomm", "Qualcomm's AI Runtime SDK", ("Qualcomm", "QTI"))
 MEDIATEK = Vendor("MediaTek", "mediatek", "MediaTek's NeuroPilot SDK", ("Mediatek",))
 GOOGLE = Vendor("Google", "google_tensor", "Google's Tensor SDK", ("Google",))
-SAMSUNG = Vendor("Samsung", "samsung", "Samsung's Exynos AI LiteCore", ("Samsung",))
 INTEL = Vendor("IntelOpenVINO", "intel_openvino", "Intel's OpenVINO")
 
 
@@ -55,7 +54,9 @@ CHIPS: Mapping[str, Chip] = {
     **{f"mt{number}": Chip(MEDIATEK, f"MT{number}", f"mt{number}") for number in _MEDIATEK},
     "mt6993": Chip(MEDIATEK, "MT6993", "mt6993", ("--mediatek_sdk_version_type=version9",)),
     **_several(GOOGLE, "Tensor_G3", "Tensor_G4", "Tensor_G5", "Tensor_G6"),
-    **_several(SAMSUNG, "E9965"),
     **_several(INTEL, "LNL", "PTL"),
 }
-"""By our names.  Source: ``aot/vendors`` and ``aot/ai_pack`` of ai-edge-litert 2.3.0."""
+"""By our names.  Source: ``aot/vendors`` and ``aot/ai_pack`` of ai-edge-litert 2.3.0.
+
+Its plug-in for Samsung's chips loads nowhere: it lacks a symbol of FlatBuffers, which no library that it names has.
+"""

@@ -24,7 +24,6 @@ _SECONDS = 1800.0
 _LACKING = (
     re.compile(r"(\S+\.so[\w.]*): cannot open"),
     re.compile(r"Failed to load (\w+) shared library"),
-    re.compile(r"undefined symbol: (\w+)"),
 )
 _SAID = re.compile(r"^.*?(?:\bERROR\b|\[ +ERROR +\]|\bFailed\b).*$", re.MULTILINE)
 _HTP, _STANDS_FOR = "libQnnHtp.so", {"libQnnLpai.so": "libQnnSystem.so"}

@@ -14,7 +14,6 @@ from ai_edge_litert.aot.vendors.google_tensor import target as google
 from ai_edge_litert.aot.vendors.intel_openvino import target as intel
 from ai_edge_litert.aot.vendors.mediatek import target as mediatek
 from ai_edge_litert.aot.vendors.qualcomm import target as qualcomm
-from ai_edge_litert.aot.vendors.samsung import target as samsung
 
 import convertkit
 from convertkit import plugins
@@ -172,7 +171,6 @@ def test_what_does_not_fit_ends_it_before_any_work(flags, code, said, tmp_path):
     [
         ("mt6991", "NeuronAdapter", "MediaTek's NeuroPilot SDK"),
         ("tensor-g5", "liblitert_plugin_compiler.so", "Google's Tensor SDK"),
-        ("e9965", "_Z", "Samsung's Exynos AI LiteCore"),
         ("ptl", "libopenvino.so.", "Intel's OpenVINO"),
     ],
 )
@@ -235,7 +233,6 @@ def test_chips_are_those_of_litert():
         "Qualcomm": {each.value for each in qualcomm.SocModel},
         "MediaTek": {each.value for each in mediatek.SocModel},
         "Google": {each.value for each in google.SocModel},
-        "Samsung": {each.value for each in samsung.SocModel},
         "IntelOpenVINO": {each.value for each in intel.SocModel},
     }
     for name, chip in CHIPS.items():
@@ -247,8 +244,7 @@ def test_chips_are_those_of_litert():
 
 
 def test_device_groups_have_google_plays_names():
-    text = targeting([CHIPS["tensor-g5"], CHIPS["mt6991"], CHIPS["e9965"]])
+    text = targeting([CHIPS["tensor-g5"], CHIPS["mt6991"]])
     assert '<config:device-group name="Google_Tensor_G5">' in text
     assert 'manufacturer="Google" model="Tensor G5"' in text
     assert 'manufacturer="Mediatek" model="MT6991"' in text
-    assert 'manufacturer="Samsung" model="E9965"' in text
