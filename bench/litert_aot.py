@@ -20,12 +20,12 @@ ASKED = ("sm8550", "sm8650", "sm8750", "sm8850", "mt6991", "mt6993", "tensor-g5"
 
 
 def row(soc: str, place: Path) -> str:
-    """A line of the table."""
+    """A line of the table; the folder of the kit has none."""
     chip = f"| {CHIPS[soc].vendor.manufacturer} | {CHIPS[soc].model} "
     try:
         made = convertkit.export(
             DIGITS / "model.pt", "litert-npu", calib=str(DIGITS / "calib.npz"), int8=True, full_integer=True,
-            target_options={"litert-npu": {"soc": [soc]}}, output=place / soc,
+            target_options={"litert-npu": {"soc": [soc], "kit": [str(place)]}}, output=place / soc,
         )  # fmt: skip
     except ConvertKitError as refusal:
         return f"{chip}| | | exit code {refusal.exit_code}: {refusal} |"

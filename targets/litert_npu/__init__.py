@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from convertkit.errors import MissingFramework, UsageError
+from convertkit.errors import MissingFramework, MissingTool, UsageError
 from convertkit.recipe import ExportOptions
 from convertkit.target_options import TargetOption, values
 from convertkit.targets.litert_npu.chips import CHIPS, QUALCOMM
@@ -58,13 +58,19 @@ class LitertNpuTarget:
         return all(CHIPS[soc].vendor is QUALCOMM for soc in values(self, options)["soc"])
 
     def check(self, options: ExportOptions) -> None:
-        """``UsageError`` for floats, and for an AI pack with a chip that Google Play does not know."""
+        """``UsageError`` for floats and for a chip that Google Play does not know, ``MissingTool`` without a kit."""
         if not options.full_integer:
             raise UsageError("--target litert-npu needs --full-integer: an NPU computes floats less exactly")
         given = values(self, options)
         unknown = [soc for soc in given["soc"] if not CHIPS[soc].vendor.played]
         if given["ai-pack"] and unknown:
             raise UsageError(f"--litert-npu-ai-pack: Google Play delivers to no device with {' or '.join(unknown)}")
+        without = [soc for soc in given["soc"] if CHIPS[soc].vendor is not QUALCOMM and not given["kit"]]
+        if without:
+            raise MissingTool(
+                f"compiling for {without[0]} takes libraries of {CHIPS[without[0]].vendor.kit}, which no package has; "
+                "give the folder with those for Linux on x86-64: --litert-npu-kit FOLDER"
+            )
 
     def stages(self, context: BuildContext) -> tuple[Stage, ...]:
         """A step for each chip, behind those of ``tflite``; ``MissingFramework`` without Qualcomm's libraries."""

@@ -66,8 +66,8 @@ def refusal(chip: Chip, said: str) -> MissingTool | ToolError:
     lacking = sorted({Path(found).name for kind in _LACKING for found in kind.findall(said)})
     if lacking:
         return MissingTool(
-            f"LiteRT's compiler for {chip.model} lacks {', '.join(lacking)}, which {chip.vendor.kit} has; give the "
-            "folder with its libraries for Linux on x86-64: --litert-npu-kit FOLDER"
+            f"LiteRT's compiler for {chip.model} lacks {', '.join(lacking)}, which {chip.vendor.kit} has; "
+            "--litert-npu-kit has to be the folder with its libraries for Linux on x86-64"
         )
     told = "; ".join(line.strip() for line in _SAID.findall(said)[:3])[:400] or "it leaves no file, and says nothing"
     return ToolError(f"LiteRT does not compile the model for {chip.model}: {told}")

@@ -81,6 +81,16 @@ def test_the_program_is_what_runs(made, tmp_path):
         plugins.runner(replace(made.artifact, path=path)).__enter__()
 
 
+def test_a_file_without_its_program_is_told(made, tmp_path):
+    content = made.artifact.path.read_bytes()
+    assert program_of(made.artifact.path).content in content
+    (tmp_path / "short.tflite").write_bytes(content[:-1000])
+    with pytest.raises(ToolError, match=r"short\.tflite ends before the program of the NPU does"):
+        program_of(tmp_path / "short.tflite")
+    with pytest.raises(ToolError, match=r"model\.tflite is not one program for an NPU"):
+        program_of(made.path / "model.tflite")
+
+
 def test_two_runs_write_the_same_bytes(made, tmp_path):
     for run in ("one", "other"):
         (tmp_path / run).mkdir()
@@ -158,6 +168,7 @@ def test_what_the_npu_does_not_take_is_named(made):
         (("--full-integer", "--litert-npu-soc", "sm1"), 2, "sm8650"),
         (("--full-integer", "--litert-npu-kit", "nowhere"), 2, "there is no such folder"),
         (("--full-integer", "--litert-npu-soc", "ptl", "--litert-npu-ai-pack"), 2, "no device with ptl"),
+        (("--full-integer", "--litert-npu-soc", "mt6991"), 4, "takes libraries of MediaTek's NeuroPilot SDK"),
     ],
 )
 def test_what_does_not_fit_ends_it_before_any_work(flags, code, said, tmp_path):
@@ -179,7 +190,7 @@ def test_a_kit_that_is_not_there_is_named(made, soc, lacking, kit, tmp_path):
     with pytest.raises(MissingTool) as told:
         compile_for(tmp_path / "model.tflite", CHIPS[soc], tmp_path / "npu.tflite", ())
     assert f"for {CHIPS[soc].model} lacks {lacking}" in str(told.value)
-    assert f"which {kit} has; give the folder" in str(told.value)
+    assert f"which {kit} has; --litert-npu-kit has to be" in str(told.value)
     assert told.value.exit_code == 4
 
 
@@ -218,10 +229,8 @@ def test_an_export_for_a_chip_without_a_simulator_says_so(tmp_path, monkeypatch)
         "convertkit.targets.litert_npu.stage.compile_for",
         lambda model, _, made, kits, limit: compile_for(model, CHIPS["sm8550"], made, kits, limit),
     )
-    made = convertkit.export(
-        NETWORK, "litert-npu", output=tmp_path / "out", target_options={"litert-npu": {"soc": ["mt6991"]}},
-        **INTEGERS,
-    )  # fmt: skip
+    chosen = {"litert-npu": {"soc": ["mt6991"], "kit": [str(tmp_path)]}}
+    made = convertkit.export(NETWORK, "litert-npu", output=tmp_path / "out", target_options=chosen, **INTEGERS)
     assert made.report["execution"] == "elsewhere"
     assert "the NPU's program is not executed here" in made.report["steps"][-1]["artifact"]["runtime"]
     assert any("mt6991's program is not executed here" in note for note in made.report["notes"])
