@@ -20,7 +20,7 @@ import pytest
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from convertkit.artifact import sha256_of
+from convertkit.artifact import TensorSpec, sha256_of
 from convertkit.engines import environments
 from convertkit.errors import ToolError, Unsupported
 from tests.command_line import apart, check_refusal, everything_below
@@ -89,6 +89,15 @@ def test_only_the_service_imports_the_toolkit():
         file.name for file in PACKAGE.rglob("*.py") if re.search(r"^\s*(from|import) rknn\b", file.read_text(), re.M)
     ]
     assert holders == ["service.py"]
+
+
+def test_an_output_that_the_simulator_does_not_give_is_told(module):
+    shaped, spec = module("runner").shaped, TensorSpec("y", (1, 3, 2, 2), "float32")
+    assert shaped(spec, np.zeros((3, 4), np.float32)).shape == (1, 3, 2, 2)
+    with pytest.raises(ToolError, match=r"gives output y as \(1, 3, 1, 1\), and the model says \(1, 3, 2, 2\)"):
+        shaped(spec, np.zeros((1, 3, 1, 1), np.float32))
+    with pytest.raises(ToolError, match="gives no output y"):
+        shaped(spec, None)
 
 
 def test_without_the_toolkit_one_sentence_says_what_to_install(without, tmp_path):

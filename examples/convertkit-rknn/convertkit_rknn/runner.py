@@ -6,6 +6,7 @@ the graph beside the file again, finds that this is the file, and runs it.
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -13,9 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import numpy as np
-
-from convertkit.artifact import Artifact
+from convertkit.artifact import Array, Artifact, TensorSpec
+from convertkit.errors import ToolError
 from convertkit.feeding import encoded
 from convertkit.stage import Feed, Outputs
 from convertkit.workers.elsewhere import SAME_ADDRESSES
@@ -25,6 +25,16 @@ from convertkit_rknn.runtime import SERVICE, VARIABLES, runtime_name, there
 from convertkit_rknn.stage import build_parameters
 
 _OTHER_BUILDS = 2
+
+
+def shaped(spec: TensorSpec, found: Array | None) -> Array:
+    """What the simulator gives for an output, in its shape; ``ToolError`` where it gives nothing, or another number."""
+    shape = tuple(int(size) for size in spec.shape)
+    if found is None:
+        raise ToolError(f"{runtime_name()} gives no output {spec.name}")
+    if found.size != math.prod(shape):
+        raise ToolError(f"{runtime_name()} gives output {spec.name} as {found.shape}, and the model says {shape}")
+    return found.reshape(shape)
 
 
 class RknnRunner:
@@ -61,11 +71,8 @@ class RknnRunner:
         """All outputs for one feed; ``FeedError`` for one that does not fit."""
         assert self._worker is not None, "the runner is used as a context manager"
         found = self._worker.call("run", {}, encoded(self._artifact.inputs, feed, "file")).arrays
-        shaped = [
-            np.asarray(found[str(place)]).reshape([int(size) for size in spec.shape])
-            for place, spec in enumerate(self._artifact.outputs)
-        ]
-        return {spec.name: spec.decode(value) for spec, value in zip(self._artifact.outputs, shaped, strict=True)}
+        specs = self._artifact.outputs
+        return {spec.name: spec.decode(shaped(spec, found.get(str(place)))) for place, spec in enumerate(specs)}
 
     def _others(self, build: Build, place: Path) -> Iterator[Path]:
         """More builds, each in a process that has its memory elsewhere."""
