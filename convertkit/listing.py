@@ -24,6 +24,7 @@ PACKAGES: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "tflite-micro": (("tflite-micro",), ("ai-edge-litert",), ("flatbuffers",)),
     "ethos-u": (("ethos-u-vela",), ("ai-edge-litert",), ("flatbuffers",)),
     "qnn": (("onnxruntime-qnn",),),
+    "litert-npu": (("onnxruntime-qnn",), ("ai-edge-litert",), ("flatbuffers",)),
     "executorch": (("executorch",), ("torch",)),
     "coreml": (("coremltools",),),
     "tf-serving": (("tensorflow-cpu", "tensorflow"), ("ai-edge-litert",), ("flatbuffers",)),

@@ -31,7 +31,8 @@ _EXCLUDE: tuple[tuple[tuple[str, ...], str], ...] = (
     (("convertkit", "convertkit-ml"), "convertkit on the public index is another project of the same import name"),
 )
 """Distributions of which an environment may hold one only."""
-_LICENCES: Mapping[str, str] = {"qnn": "Qualcomm's own licence for its libraries", "tensorrt": "NVIDIA's own licence"}
+_QUALCOMM = "Qualcomm's own licence for its libraries"
+_LICENCES: Mapping[str, str] = {"qnn": _QUALCOMM, "litert-npu": _QUALCOMM, "tensorrt": "NVIDIA's own licence"}
 """Of extras that bring what is not open source; installing one accepts it."""
 _LEAST_DISK, _LEAST_MEMORY = 2 << 30, 2 << 30
 
