@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
@@ -115,6 +116,25 @@ def test_a_package_that_tells_of_other_chips_is_refused(made, tmp_path):
     facts.write_text(facts.read_text().replace("sm8750", "sm0000"))
     with pytest.raises(SourceError, match=r"litert-npu.json beside the model is not what an export writes"):
         plugins.runner(replace(made.artifact, path=tmp_path / "copy" / made.artifact.path.name))
+
+
+def test_a_package_that_names_files_elsewhere_is_refused(made, tmp_path):
+    shutil.copytree(made.path, tmp_path / "copy")
+    shutil.copyfile(made.path / "model.tflite", tmp_path / "other.tflite")
+    facts = tmp_path / "copy" / "litert-npu.json"
+    facts.write_text(facts.read_text().replace('"model.tflite"', '"../other.tflite"'))
+    with pytest.raises(SourceError, match=r"\.\./other\.tflite is not the file"):
+        plugins.runner(replace(made.artifact, path=tmp_path / "copy" / made.artifact.path.name))
+
+
+def test_an_empty_file_is_no_program(made, tmp_path, monkeypatch):
+    shutil.copyfile(made.path / "model.tflite", tmp_path / "model.tflite")
+    ended = subprocess.CompletedProcess([], 0, "", "")
+    monkeypatch.setattr(compiling, "run_to_end", lambda *_, **__: ended)
+    (tmp_path / "npu.tflite").touch()
+    for name in ("npu.tflite", "none.tflite"):
+        with pytest.raises(ToolError, match="it leaves no file, and says nothing"):
+            compile_for(tmp_path / "model.tflite", CHIPS["sm8550"], tmp_path / name, ())
 
 
 def test_another_batch_does_not_fit(made):
