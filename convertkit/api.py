@@ -91,8 +91,8 @@ def export(
         source: a path, ``pkg.mod:callable``, or a live model: a PyTorch module, a Keras model, a JAX function, an
             ``onnx.ModelProto``.
         target: ``onnxruntime``, ``ort-mobile``, ``openvino``, ``tflite``, ``tflite-micro``, ``ethos-u``, ``qnn``,
-            ``executorch``, ``genai``, ``litert-lm``, ``iree``, ``tvm``, ``mnn``, ``ncnn``, ``stablehlo``, ``android``,
-            ``ios``, ``coreml`` or ``tensorrt``; ``convertkit.export_all`` takes several.
+            ``litert-npu``, ``executorch``, ``genai``, ``litert-lm``, ``iree``, ``tvm``, ``mnn``, ``ncnn``,
+            ``stablehlo``, ``android``, ``ios``, ``coreml`` or ``tensorrt``; ``convertkit.export_all`` takes several.
         package: a package of what ``target`` delivers, for a server or a device: ``triton``, ``kserve``,
             ``torchserve``, ``bentoml``, ``tf-serving``.
         example: inputs that a live model is called with, where it does not know them itself: an array, a tuple of

@@ -211,7 +211,7 @@ def _cell(path: Path, cell: Json) -> Check:
 def _elsewhere(result: Result) -> str:
     """What to say where the runtime that answered is not the target's own."""
     told = {"here": "", "simulated": ", simulated"}
-    return told.get(str(result.report["execution"]), f", not on {result.target}")
+    return told.get(str(result.report.get("execution")), f", not on {result.target}")
 
 
 def _of_folder(path: Path, key: Path | None) -> Iterator[Check]:

@@ -13,6 +13,7 @@ from convertkit.targets.qnn.runtime import runtime_name
 def readme(compiler: str, socs: Sequence[str], *, ai_pack: bool) -> str:
     """Markdown."""
     files = "".join(f"| `{file_for(soc)}` | for the NPU of {CHIPS[soc].model} |\n" for soc in socs)
+    asset = "model/model.tflite" if ai_pack else file_for(socs[0])
     pack = f"| `{FOLDER}` | an AI pack of Google Play with all of them |\n" if ai_pack else ""
     return f"""# Model for NPUs, by LiteRT
 
@@ -24,12 +25,15 @@ def readme(compiler: str, socs: Sequence[str], *, ai_pack: bool) -> str:
 Compiled by {compiler}. A file for a chip holds one operator, `DISPATCH_OP`, which hands everything to the NPU.
 
 ## In an app
-LiteRT's `CompiledModel` with the vendor's dispatch library, which comes with LiteRT's runtime libraries for NPUs:
+LiteRT's `CompiledModel` with LiteRT's runtime libraries for the chip's NPU, which the app has to hold:
 
 ```kotlin
-val options = CompiledModel.Options(Accelerator.NPU, Accelerator.CPU)
-val model = CompiledModel.create(context.assets, "model.tflite", options)
+val environment = Environment.create(BuiltinNpuAcceleratorProvider(context))
+val options = CompiledModel.Options(Accelerator.NPU)
+val model = CompiledModel.create(context.assets, "{asset}", options, environment)
 ```
+
+`{BEFORE}` is for `CompiledModel.Options(Accelerator.CPU)`, where there is no such NPU.
 {_delivery() if ai_pack else ""}
 ## Verified with
 `{BEFORE}` was verified in LiteRT. {_verified(socs)}
@@ -39,7 +43,8 @@ val model = CompiledModel.create(context.assets, "model.tflite", options)
 def _delivery() -> str:
     return f"""
 ## The AI pack
-Copy `{FOLDER}/{PACK}` beside the app's module, and `device_targeting_configuration.xml` into that.
+Copy `{FOLDER}/{PACK}` beside the app's module, and `device_targeting_configuration.xml` into that. On every device the
+file is the asset `model/model.tflite`: Google Play takes the group off the folder's name.
 In `settings.gradle.kts` write `include(":{PACK}")`, and in the app's `build.gradle.kts`:
 
 ```kotlin

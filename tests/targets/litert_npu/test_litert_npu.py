@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import xml.etree.ElementTree as ET
@@ -137,6 +138,18 @@ def test_an_empty_file_is_no_program(made, tmp_path, monkeypatch):
             compile_for(tmp_path / "model.tflite", CHIPS["sm8550"], tmp_path / name, ())
 
 
+def test_verify_says_what_executed_it(made, tmp_path):
+    shutil.copytree(made.path, tmp_path / "copy")
+    said = here("verify", tmp_path / "copy")
+    assert (said.code, "loads, simulated" in said.out) == (0, True)
+    report = tmp_path / "copy" / "report.json"
+    told = json.loads(report.read_text())
+    del told["execution"]
+    report.write_text(json.dumps(told))
+    said = here("verify", tmp_path / "copy")
+    assert (said.code, "loads, not on litert-npu" in said.out) == (0, True)
+
+
 def test_another_batch_does_not_fit(made):
     with plugins.runner(made.artifact) as runner, pytest.raises(FeedError, match=r"\(2, .*the program"):
         runner.run({"input": np.zeros((2, 1, 8, 8), np.float32)})
@@ -155,6 +168,7 @@ def test_the_ai_pack_has_a_file_for_each_chip_and_one_for_the_others(made):
         (name, model) for name in ("Qualcomm", "QTI") for model in ("SM8750", "SM8550")
     }
     assert 'packName = "model_pack"' in (assets.parents[2] / "build.gradle.kts").read_text()
+    assert '"model/model.tflite", options, environment' in (made.path / "README.md").read_text()
     assert 'deviceTargetingConfig = file("device_targeting_configuration.xml")' in (made.path / "README.md").read_text()
 
 
@@ -163,6 +177,9 @@ def test_inputs_and_outputs_in_float_are_rounded_by_the_npu(tmp_path):
     assert made.artifact.path.name == "model_sm8650.tflite"
     assert [each.dtype for each in (*made.artifact.inputs, *made.artifact.outputs)] == ["float32", "float32"]
     assert not (made.path / "ai_pack").exists()
+    assert '"model_sm8650.tflite", options, environment' in (made.path / "README.md").read_text()
+    plain = convertkit.export(NETWORK, "tflite", output=tmp_path / "plain", static={"N": 1}, **INTEGERS)
+    assert (made.path / "model.tflite").read_bytes() == plain.artifact.path.read_bytes()
     assert "was not executed" not in (made.path / "README.md").read_text()
 
 
