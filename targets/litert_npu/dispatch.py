@@ -29,6 +29,19 @@ class Program:
     outputs: tuple[FileTensor, ...]
 
 
+def check_tables(before: Sequence[FileGraph]) -> None:
+    """``Unsupported`` for what is looked up in a table, by the integers that stand for numbers, as TFLite has them.
+
+    The HTP casts the numbers that they stand for, so that the place in the table is another one.
+    """
+    for graph in before:
+        for operator in graph.operators:
+            if operator.code == "CAST" and graph.tensors[operator.inputs[0]].scale:
+                name = graph.tensors[operator.outputs[0]].name
+                reason = "it is part of a function that is a table in the file, of which NPUs read other places"
+                raise Unsupported(reason, subject=f"{name} (CAST)", ways_out=_WAYS)
+
+
 def check_whole(before: Sequence[FileGraph], after: Sequence[FileGraph]) -> None:
     """``Unsupported`` names what the NPU does not take; ``ToolError`` where inputs or outputs are other ones."""
     left = on_the_cpu(after, CODE)

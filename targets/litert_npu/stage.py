@@ -14,7 +14,7 @@ from convertkit.stage import Stage, Tolerance
 from convertkit.targets.litert_npu.ai_pack import write_pack
 from convertkit.targets.litert_npu.chips import CHIPS, QUALCOMM
 from convertkit.targets.litert_npu.compile import compile_for
-from convertkit.targets.litert_npu.dispatch import check_whole
+from convertkit.targets.litert_npu.dispatch import check_tables, check_whole
 from convertkit.targets.litert_npu.package import BEFORE, Facts, checked, file_for, write_facts
 from convertkit.targets.litert_npu.readme import readme
 from convertkit.targets.tflite_micro.file import read_graphs
@@ -64,8 +64,9 @@ class CompileNpu:
         with tempfile.TemporaryDirectory(prefix="convertkit-npu-") as place:
             given, made = Path(place) / BEFORE, Path(place) / path.name
             shutil.copyfile(before, given)
-            compile_for(given, CHIPS[self._soc], made, self._kits, self._timeout_s)
             graphs = read_graphs(before.read_bytes())
+            check_tables(graphs)
+            compile_for(given, CHIPS[self._soc], made, self._kits, self._timeout_s)
             check_whole(graphs, read_graphs(made.read_bytes()))
             shutil.copyfile(made, path)
         names = (BEFORE, *map(file_for, socs))

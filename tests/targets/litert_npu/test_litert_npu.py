@@ -16,6 +16,7 @@ from ai_edge_litert.aot.vendors.google_tensor import target as google
 from ai_edge_litert.aot.vendors.intel_openvino import target as intel
 from ai_edge_litert.aot.vendors.mediatek import target as mediatek
 from ai_edge_litert.aot.vendors.qualcomm import target as qualcomm
+from onnx import helper
 
 import convertkit
 from convertkit import plugins
@@ -29,6 +30,7 @@ from convertkit.targets.litert_npu.chips import CHIPS
 from convertkit.targets.litert_npu.compile import compile_for, refusal
 from convertkit.targets.litert_npu.dispatch import CODE, check_whole, program_of
 from convertkit.targets.tflite_micro.file import read_graphs
+from tests import onnx_models
 from tests.command_line import check_refusal, here
 
 NETWORK, CALIBRATION, TEST = (f"fixtures/digits/{name}" for name in ("model.pt", "calib.npz", "test.npz"))
@@ -181,6 +183,17 @@ def test_inputs_and_outputs_in_float_are_rounded_by_the_npu(tmp_path):
     plain = convertkit.export(NETWORK, "tflite", output=tmp_path / "plain", static={"N": 1}, **INTEGERS)
     assert (made.path / "model.tflite").read_bytes() == plain.artifact.path.read_bytes()
     assert "was not executed" not in (made.path / "README.md").read_text()
+
+
+def test_a_function_that_is_a_table_is_refused_by_name(tmp_path):
+    """In the simulator, erf of 124 steps of 0.04 came out as that of 5 steps."""
+    nodes = [helper.make_node("Erf", ["x"], ["y"], "odd")]
+    source = onnx_models.write(tmp_path, onnx_models.model(nodes, {"x": [1, 64]}, {"y": [1, 64]}, []))
+    calib = {"x": np.random.default_rng(0).normal(0, 2, (16, 64)).astype(np.float32)}
+    with pytest.raises(Unsupported, match=r"\(CAST\): it is part of a function that is a table") as told:
+        convertkit.export(source, "litert-npu", output=tmp_path / "out", **(INTEGERS | {"calib": calib}))
+    assert told.value.ways_out == ("--target tflite", "--target qnn")
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_the_npu_does_not_take_is_named(made):
