@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import onnx_ir as ir
 
+from convertkit.onnx.edit import array_of
 from convertkit.targets.forms.functions import expand_functions
 from convertkit.targets.forms.inverse_hyperbolics import write_atanh
 from convertkit.targets.forms.lp_norms import write_lp_normalization
@@ -28,13 +29,17 @@ _THRESHOLD = 3
 def _write_threshold(node: ir.Node) -> None:
     """TVM drops a box that overlaps as much as the threshold, where ONNX drops those that overlap more: the next one.
 
-    A threshold that is computed is told by the verification.
+    ``Unsupported`` for a threshold that is computed.
     """
     given = node.inputs[_THRESHOLD] if len(node.inputs) > _THRESHOLD else None
-    stored = None if given is None else given.const_value
-    if stored is not None:
-        value = np.nextafter(stored.numpy().astype(np.float32), np.float32(np.inf))
-        node.replace_input_with(_THRESHOLD, Place(node).constant(value))
+    stored = np.zeros(1, np.float32) if given is None else array_of(given)
+    if stored is None:
+        raise Place(node).refused("its threshold is computed, and TVM drops boxes that overlap exactly as much as that")
+    above = np.nextafter(stored.astype(np.float32), np.float32(np.inf))
+    if len(node.inputs) <= _THRESHOLD:
+        node.resize_inputs(_THRESHOLD + 1)
+    least = np.finfo(np.float32).tiny  # kernels may take what is less for 0
+    node.replace_input_with(_THRESHOLD, Place(node).constant(np.maximum(above, least)))
 
 
 _FORMS: Mapping[str, Callable[[ir.Node], None]] = {

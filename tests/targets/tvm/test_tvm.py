@@ -246,10 +246,19 @@ def test_boxes_that_overlap_as_much_as_the_threshold_stay():
     write_forms(model)
     (node,) = [each for each in model.graph if each.op_type == "NonMaxSuppression"]
     np.testing.assert_array_equal(node.inputs[3].const_value.numpy(), [np.nextafter(np.float32(0.5), np.float32(1))])
-    computed = suppressed(None)
-    write_forms(computed)
-    (node,) = [each for each in computed.graph if each.op_type == "NonMaxSuppression"]
-    assert node.inputs[3].name == "limit"
+    with pytest.raises(Unsupported, match=r"nms \(NonMaxSuppression\): its threshold is computed"):
+        write_forms(suppressed(None))
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_boxes_that_do_not_overlap_stay_without_a_threshold(written):
+    model = suppressed(np.array([0.0], np.float32))
+    (node,) = list(model.graph)
+    if not written:
+        node.resize_inputs(3)
+    write_forms(model)
+    (node,) = list(model.graph)
+    assert 0 < node.inputs[3].const_value.numpy().item() < 1e-37
 
 
 def normalized(outputs: list[str]) -> ir.Model:
