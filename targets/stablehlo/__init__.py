@@ -25,7 +25,15 @@ class StableHloTarget:
     precisions = ("float32",)
     runs_here = True
     reads = tflite.reads
-    options: tuple[TargetOption, ...] = ()
+    options = (
+        TargetOption(
+            "precision",
+            str,
+            "Of float32 products: highest on every device, or the device's own",
+            default="highest",
+            choices=("highest", "default"),
+        ),
+    )
     static_because = "the artifact is lowered for sizes that are known"
 
     def profile(self, options: ExportOptions) -> QuantProfile:
@@ -39,7 +47,7 @@ class StableHloTarget:
                 raise MissingFramework(framework, self.extra)
         from convertkit.targets.stablehlo.stage import WriteStableHlo
 
-        return (WriteStableHlo(context.options.timeout_s),)
+        return (WriteStableHlo(str(context.target_options["precision"]), context.options.timeout_s),)
 
 
 target = StableHloTarget()

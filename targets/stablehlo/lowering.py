@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ VERSION = "1.0.0"
 NAME = "model"
 _PASSES = "builtin.module(inline,canonicalize,cse,symbol-dce,strip-debuginfo)"
 """Names of files of this machine are in the locations that TensorFlow writes."""
+_PRODUCTS = frozenset({"stablehlo.convolution", "stablehlo.dot", "stablehlo.dot_general"})
 _WAYS_OUT = ("--target onnxruntime", "--target iree")
 
 
@@ -31,14 +32,17 @@ class LoweringService:
     """Methods that take JSON-able parameters and arrays by name."""
 
     def lower(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
-        """Write ``artifact`` from the ``.tflite`` file ``model``; the value has its version, and kinds of operators."""
+        """Write ``artifact`` from the ``.tflite`` file ``model``; the value has its version, and kinds of operators.
+
+        ``precision`` is that of StableHLO for both operands of products: ``highest`` or ``default``.
+        """
         graphs = read(Path(params["model"]).read_bytes())
         try:
             text = _lowered(graphs)
         except (tf.errors.OpError, ValueError, TypeError, NotImplementedError) as error:
             raise Unsupported(f"XLA does not take the model: {brief(error)}", ways_out=_WAYS_OUT) from error
         try:
-            artifact, kinds = _portable(text)
+            artifact, kinds = _portable(text, str(params["precision"]).upper())
         except UNREADABLE as error:
             reason = f"StableHLO {VERSION} cannot hold the model: {brief(error)}"
             raise Unsupported(reason, ways_out=_WAYS_OUT) from error
@@ -61,7 +65,7 @@ def _lowered(graphs: Sequence[Graph]) -> str:
     return text
 
 
-def _portable(text: str) -> tuple[bytes, dict[str, int]]:
+def _portable(text: str, precision: str) -> tuple[bytes, dict[str, int]]:
     """The same module without what speaks of this machine, as bytes, and its operators counted."""
     with context():
         module = ir.Module.parse(text)
@@ -70,8 +74,12 @@ def _portable(text: str) -> tuple[bytes, dict[str, int]]:
                 del module.operation.attributes[name]
         module.operation.attributes["sym_name"] = ir.StringAttr.get(NAME)
         PassManager.parse(_PASSES).run(module.operation)
+        both = ir.ArrayAttr.get([ir.Attribute.parse(f"#stablehlo<precision {precision}>")] * 2)
         kinds = dict[str, int]()
-        _count(module.operation, kinds)
+        for each in _operations(module.operation):
+            kinds[each.name] = kinds.get(each.name, 0) + 1
+            if each.name in _PRODUCTS:
+                each.attributes["precision_config"] = both
         return stablehlo.serialize_portable_artifact_str(str(module), VERSION), dict(sorted(kinds.items()))
 
 
@@ -79,11 +87,9 @@ def _name(attribute: Any) -> str:
     return str(getattr(attribute, "name", attribute))
 
 
-def _count(operation: Any, kinds: dict[str, int]) -> None:
-    for region in operation.regions:
-        for block in region:
-            for each in block:
-                name = each.operation.name
-                if not name.startswith("func."):
-                    kinds[name] = kinds.get(name, 0) + 1
-                _count(each.operation, kinds)
+def _operations(operation: Any) -> Iterator[Any]:
+    """All within ``operation``, but functions and their ends."""
+    for each in (each for region in operation.regions for block in region for each in block):
+        if not each.operation.name.startswith("func."):
+            yield each.operation
+        yield from _operations(each.operation)

@@ -22,14 +22,14 @@ class WriteStableHlo:
     """Writes ``model.mlirbc``, in a worker process that holds TensorFlow."""
 
     name = "stablehlo"
-    version = "1"
+    version = "2"
     accepts = frozenset({"tflite"})
     produces = "stablehlo"
     tolerance: Tolerance = FLOAT32
-    options: Mapping[str, object] = {}
 
-    def __init__(self, timeout_s: float | None) -> None:
-        self._timeout_s = timeout_s
+    def __init__(self, precision: str, timeout_s: float | None) -> None:
+        self._precision, self._timeout_s = precision, timeout_s
+        self.options: Mapping[str, object] = {"precision": precision}
         self.diagnosis: Mapping[str, object] | None = None
 
     def foretell(self, source: Artifact) -> None:
@@ -43,9 +43,10 @@ class WriteStableHlo:
         self.foretell(source)
         path = workdir / "model.mlirbc"
         with Worker(SERVICE, timeout_s=self._timeout_s, env=ENVIRONMENT, framework="tensorflow") as worker:
-            told = worker.call("lower", {"model": str(source.path), "artifact": str(path)}).value
+            asked = {"model": str(source.path), "artifact": str(path), "precision": self._precision}
+            told = worker.call("lower", asked).value
         self.diagnosis = {"stablehlo": told["stablehlo"], "operators": told["operators"]}
-        (workdir / "README.md").write_text(readme(source, str(told["stablehlo"])), encoding="utf-8")
+        (workdir / "README.md").write_text(readme(source, str(told["stablehlo"]), self._precision), encoding="utf-8")
         made_by = f"{self.name} {self.version}"
         return replace(source, path=path, format=self.produces, sha256=sha256_of(path), made_by=made_by)
 

@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from jaxlib.mlir.dialects import stablehlo
 from onnx import TensorProto, helper, numpy_helper
 
 import convertkit
 from convertkit import plugins
 from convertkit.errors import FeedError, MissingFramework, ToolError, Unsupported
+from convertkit.targets.stablehlo.compat import context
 from convertkit.targets.stablehlo.runner import StableHloRunner
 from tests.command_line import check_refusal, here
 
@@ -79,6 +81,21 @@ def test_the_artifact_is_portable_and_tells_nothing_of_this_machine(made):
     assert {name.partition(".")[0] for name in step["diagnosis"]["operators"]} == {"stablehlo"}
     assert min(step["diagnosis"]["operators"].values()) > 0
     assert "| 0 | x | 1 × 8 × 8 × 3 | float32 |" in (made.path / "README.md").read_text()
+
+
+@pytest.mark.parametrize("precision", ["highest", "default"])
+def test_products_keep_float32_on_every_device_unless_asked(source, made, tmp_path, precision):
+    """A GPU computes products of StableHLO's default precision in TF32, a TPU in bfloat16."""
+    found = made
+    if precision == "default":
+        asked = {"stablehlo": {"precision": precision}}
+        found = convertkit.export(source, "stablehlo", output=tmp_path / "d", target_options=asked, progress=False)
+    with context() as known:
+        text = str(stablehlo.deserialize_portable_artifact(known, found.artifact.path.read_bytes()))
+    (product,) = [line for line in text.splitlines() if "stablehlo.convolution" in line]
+    assert ("precision HIGHEST>, #stablehlo<precision HIGHEST>" in product) == (precision == "highest")
+    assert ("HIGHEST" in text) == (precision == "highest")
+    assert f"`{precision.upper()}`" in (found.path / "README.md").read_text()
 
 
 def test_two_runs_write_the_same_bytes(source, made):
