@@ -150,9 +150,10 @@ def main() -> None:
     if asked.what == "run":
         run(Path(first), Path(second), names)
     else:
-        from gpu_page import page
+        from gpu_page import END, page
 
-        Path(second).write_text(page(rows(Path(first) / "rows.jsonl")), encoding="utf-8")
+        kept = Path(second).read_text(encoding="utf-8").partition(END)[2]  # what other scripts found
+        Path(second).write_text(page(rows(Path(first) / "rows.jsonl")) + END + kept, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import Any
 Row = dict[str, Any]
 _NODE = re.compile(r"(an implementation|Provider type) for \S+ (node )?with (node )?name .*")
 """What differs from model to model in the reason of a failure, which is told once."""
+END = "<!-- end of bench/gpu.py -->\n"
 FORMS = ("float32", "float16", "bfloat16", "int8", "fp8")
 EAGER = ("as it is", "TF32", "float16", "compiled")
 HEAD = """# TensorRT's packages on a GPU

@@ -82,12 +82,14 @@ class ListedProvider:
     def _meets(self, node: ir.Node, condition: str, constants: Constants) -> bool:
         name, equals, wanted = condition.partition(" = ")
         if equals:
-            return _attribute(node, name) == wanted
+            return _attribute(node, name) in wanted.split()
         word, *rest = condition.split()
         if word == "constant":
             given = [node.inputs[int(each)] for each in rest if int(each) < len(node.inputs)]
             known = constants.real if self.integers else constants.folded
             return all(value is None or value in known for value in given)
+        if word == "region":
+            return not _is_cropped(node) or node.inputs[1] not in constants.folded
         return _CONDITIONS[word](node, rest)
 
 
@@ -121,7 +123,14 @@ def _told(condition: str) -> str:
         return f"its type is not {', '.join(each for each in rest if each != 'types')}"
     if word == "version":
         return f"newer than the operator's version {rest[0]}"
-    return f"needs {condition}"
+    if word == "type":
+        return f"the type of input {rest[0]} is not {', '.join(rest[1:])}"
+    if word == "absent":
+        return f"input {rest[0]} is given"
+    if word == "region":
+        return "by a constant region its kernel computes other numbers"
+    name, _, wanted = condition.partition(" = ")
+    return f"needs {name} = {' or '.join(wanted.split())}" if wanted else f"needs {condition}"
 
 
 def _is_dynamic(value: ir.Value | None) -> bool:
@@ -176,6 +185,19 @@ def _is_last(node: ir.Node) -> bool:
     return axis == -1 or (rank is not None and axis == rank - 1)
 
 
+def _is_given(node: ir.Node, place: str) -> bool:
+    return int(place) < len(node.inputs) and node.inputs[int(place)] is not None
+
+
+def _is_cropped(node: ir.Node) -> bool:
+    return _attribute(node, "coordinate_transformation_mode") == "tf_crop_and_resize"
+
+
+def _has_type(node: ir.Node, place: str, names: list[str]) -> bool:
+    value = node.inputs[int(place)]
+    return value is None or value.dtype is None or dtype_name(value.dtype) in names
+
+
 def _has_types(node: ir.Node, names: list[str], most: int | None = 1) -> bool:
     given = [value.dtype for value in node.inputs[:most] if value is not None and value.dtype is not None]
     return all(dtype_name(each) in names for each in given)
@@ -187,7 +209,9 @@ _CONDITIONS: Mapping[str, Callable[[ir.Node, list[str]], bool]] = {
     "rank": lambda node, rest: all(_rank(value) == int(rest[0]) for value in node.inputs[:2]),
     "last": lambda node, _: _is_last(node),
     "version": lambda node, rest: _schema(node).since_version <= int(rest[0]),
+    "absent": lambda node, rest: not _is_given(node, rest[0]),
     "types": _has_types,
+    "type": lambda node, rest: _has_type(node, rest[0], rest[1:]),
     "all": lambda node, names: _has_types(node, names[1:], None),
 }
 """By the first word of a condition; the others are given."""

@@ -86,7 +86,17 @@ UNMET = [
     ("float[1,2,4] x, float[1,4,3] w", "y = MatMul (x, w)", "XNNPACK", "needs rank 2"),
     ("float[N,4] x", "y = Relu (x)", "QNN", "a size is dynamic"),
     ("int32[2,4] x", "y = ArgMax <axis = 1> (x)", "CUDA", "its type is not float32, float16, float64"),
-    ("float[1,4] x", "y = Equal (x, x)", "CUDA", "newer than the operator's version 13"),
+    ("int64[1] x", "y = ConstantOfShape (x)", "CUDA", "newer than the operator's version 9"),
+    ("float[3,4] x", "y = ArgMax <select_last_index = 1> (x)", "CUDA", "needs select_last_index = 0"),
+    (IMAGE, 'y = ConvTranspose <auto_pad = "SAME_LOWER"> (x, w)', "CUDA", "needs auto_pad = NOTSET or VALID"),
+    ("int64[3] x, float d, float[2] v", "y = OneHot (x, d, v)", "CUDA", "the type of input 1 is not int32, int64"),
+    (
+        "float[3,1,4] x, float[1,8,4] w, float[1,8,2] r, float[1,6] p",
+        "y = LSTM <hidden_size = 2> (x, w, r, , , , , p)",
+        "CUDA",
+        "input 7 is given",
+    ),
+    ("uint8[2,4] x, int8[4,3] w", "y = MatMulInteger (x, w)", "CUDA", "its type is not int8"),
     ("int32[2,4] x", "y = Pow (x, x)", "Core ML (ML program)", "its type is not float32"),
 ]
 MET = [
@@ -94,6 +104,10 @@ MET = [
     ("float[1,4] x", "y = Softmax <axis = 1> (x)", "XNNPACK"),
     (MATRIX, "y = MatMul (x, w)", "XNNPACK"),
     ("float[2,4] x", "y = ArgMax <axis = 1> (x)", "CUDA"),
+    ("float[1,4] x", "y = Equal (x, x)", "CUDA"),
+    (IMAGE, 'y = ConvTranspose <auto_pad = "VALID"> (x, w)', "CUDA"),
+    ("int64[3] x, int64 d, float[2] v", "y = OneHot (x, d, v)", "CUDA"),
+    ("float[3,1,4] x, float[1,8,4] w, float[1,8,2] r", "y = LSTM <hidden_size = 2> (x, w, r)", "CUDA"),
 ]
 
 
@@ -106,6 +120,21 @@ def test_conditions_of_the_lists(tmp_path, inputs, node, provider, reason):
 @pytest.mark.parametrize(("inputs", "node", "provider"), MET)
 def test_conditions_that_are_met(tmp_path, inputs, node, provider):
     assert shares(tmp_path, f"g ({inputs}) => (y) {{ {node} }}")[provider].left == ()
+
+
+@pytest.mark.parametrize(
+    ("constant", "mode"), [(True, "tf_crop_and_resize"), (False, "tf_crop_and_resize"), (True, "half_pixel")]
+)
+def test_crops_of_a_constant_region_are_told_of(tmp_path, constant, mode):
+    """CUDA's kernel reads other pixels: on a GPU its results were up to 4 off those of the CPU, of values up to 2."""
+    text = f"""g (float[1,2,6,8] x{"" if constant else ", float[8] region"}) => (float[1,2,3,4] y) {{
+        y = Resize <mode = "linear", coordinate_transformation_mode = "{mode}"> (x, region, , sizes) }}"""
+    weights = {"sizes": np.array([1, 2, 3, 4])}
+    if constant:
+        weights["region"] = np.array([0, 0, 0.25, 0.25, 1, 1, 0.75, 0.75], np.float32)
+    left = shares(tmp_path, text, **weights)["CUDA"].left
+    wrong = constant and mode == "tf_crop_and_resize"
+    assert [each.reason for each in left] == ["by a constant region its kernel computes other numbers"] * wrong
 
 
 def test_integers_are_taken_with_the_conversions_around_them(tmp_path):
