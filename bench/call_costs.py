@@ -1,5 +1,7 @@
 """What a call takes beside its operators: ``call_costs.py TINY/*.tflite [--core CORE=FOUND.json …] > calls.toml``.
 
+``--here x86-amx`` prints the row of the machine at hand alone.
+
 The files are those that ``estimate_set.py`` makes for it: some operators on some numbers, which no comparison has.
 What they take more than the tables say of their operators is fitted as so much for a call, and so much for an operator
 of it, XNNPACK's or LiteRT's own.  FOUND.json is what ``arm_costs.py`` writes of these files; what servers take is
@@ -23,10 +25,10 @@ from convertkit.targets.tflite.inspection import placed_operators
 
 HEADER = """\
 # Nanoseconds of a call of LiteRT beside what its operators take, and of each operator beside its row of the tables; by
-# bench/call_costs.py.  Arm cores are emulated; servers were measured on one of them."""
+# bench/call_costs.py.  Arm cores are emulated; servers were measured on one with VNNI and on one with AMX."""
 Floats = npt.NDArray[np.float64]
-SERVERS = ("x86", "x86-avx512", "x86-vnni")
-OF_SERVERS = "x86-vnni"
+SERVERS = {"x86-vnni": ("x86", "x86-avx512", "x86-vnni"), "x86-amx": ("x86-amx",)}
+"""Devices that are the machine at hand, with those that it stands for."""
 
 
 def row(names: Sequence[str], paths: Sequence[Path], taken: Sequence[float], device: str) -> str:
@@ -53,8 +55,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--core", action="append", default=[], metavar="CORE=FOUND.json")
+    parser.add_argument("--here", choices=tuple(SERVERS), default="x86-vnni", help="the machine at hand")
     args = parser.parse_args()
-    lines = [row(SERVERS, args.files, Here(sweeps=12, rounds=50).nanoseconds(args.files), OF_SERVERS)]
+    lines = [row(SERVERS[args.here], args.files, Here(sweeps=12, rounds=50).nanoseconds(args.files), args.here)]
     for each in args.core:
         core, _, found = each.partition("=")
         told = {Path(one["file"]).name: one["ms"] * 1e6 for one in json.loads(Path(found).read_text())}

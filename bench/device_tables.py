@@ -2,8 +2,8 @@
 
 Writes ``DEVICE.toml`` and ``DEVICE.kernels.toml`` of ``targets/tflite/costs`` into FOLDER.  The operators are those
 that ``kernel_costs.py``, ``near_costs.py`` and ``tile_costs.py`` time.  Arm cores are emulated (``arm_costs.py``).
-``x86-vnni`` and ``x86-avx512`` are the machine at hand, which has to have VNNI and nothing newer that the runtime's
-kernels use; for ``x86-avx512`` the runtime is kept from it (``x86/older.py``).
+``x86-amx``, ``x86-vnni`` and ``x86-avx512`` are the machine at hand, which has to have AMX, or VNNI and nothing newer
+that the runtime's kernels use; for ``x86-avx512`` the runtime is kept from that (``x86/older.py``).
 Rows that nothing measures have the costs of the operator whose kernel they share or resemble.
 The exported operators are kept in FOLDER, as they are the same for every device, and the measured costs of kernels.
 """
@@ -15,7 +15,7 @@ import contextlib
 import io
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,15 @@ from kernel_costs import COSTS, PRODUCTS, ROWS, Row, artifacts, rendered, weight
 from tile_costs import ALONE, say, tables
 from x86.older import hide_newer
 
-from convertkit.targets.tflite.costs.measured.assembled import Found, costs, far_rows, loading, on_the_fly, resized
+from convertkit.targets.tflite.costs.measured.assembled import (
+    FAR,
+    Found,
+    costs,
+    far_rows,
+    loading,
+    on_the_fly,
+    resized,
+)
 from convertkit.targets.tflite.costs.measured.clock import Clock, Here
 from convertkit.targets.tflite.costs.measured.here import single
 from convertkit.targets.tflite.costs.measured.rows import EXACT_SHAPES, SHAPES, near_rows
@@ -43,14 +51,28 @@ EMULATED = """Not measured:
 # docs/measurements/device-costs.md for what that cannot know)."""
 TIMED = """Measured
 # on one machine (bench/device_tables.py; docs/measurements/device-costs.md says which)."""
-MEASURED = ("x86-vnni", "x86-avx512")
+MEASURED = ("x86-amx", "x86-vnni", "x86-avx512")
 WITHIN = Here(sweeps=12, rounds=3)
-TOO_NEW = "amx_int8"
+TILES = "amx_int8"
 
 
-def far(clock: Clock, alone: Clock, folder: Path) -> dict[str, tuple[float, float]]:
+@dataclass(frozen=True, slots=True)
+class Near:
+    """How many elements the near caches hold in float32, and an image that they do not."""
+
+    elements: int
+    far: tuple[int, ...]
+
+
+NEAR = {"x86-amx": Near(262144, (1, 112, 112, 64))}
+"""Where the second level has 2 MB: twice the elements of FAR still fit.  Others go by ``x86.toml`` and FAR."""
+WINDOW = 9
+"""Multiply-adds of an element of a depthwise convolution, which its row counts."""
+
+
+def far(clock: Clock, alone: Clock, folder: Path, image: tuple[int, ...]) -> dict[str, tuple[float, float]]:
     """Nanoseconds of a unit of work in float32 and in int8 beyond the near caches, by kind."""
-    found = far_rows(clock, say) | {"Resize": resized(alone), SCORES: single(alone)[SCORES]}
+    found = far_rows(clock, say, image) | {"Resize": resized(alone), SCORES: single(alone)[SCORES]}
     pairs = [(row, exported(row, folder)) for row in ROWS if row.kind in EXPORTED]
     times = np.array(alone.nanoseconds([path for _, pair in pairs for path in pair])).reshape(-1, 2)
     return found | {row.kind: (real / row.work, whole / row.work) for (row, _), (real, whole) in zip(pairs, times)}
@@ -78,6 +100,15 @@ def quantizing(clock: Clock, folder: Path) -> Mapping[str, float]:
     return on_the_fly(PRODUCTS, clock.longer(pairs))
 
 
+def with_near(table: Mapping[str, Any], near: Near | None) -> Mapping[str, Any]:
+    """The table with what this device's caches hold."""
+    if near is None:
+        return table
+    rows = table["ns_per_unit"]
+    depthwise = rows["Conv.depthwise"] | {"near_elements": WINDOW * near.elements}
+    return {**table, "near_elements": near.elements, "ns_per_unit": {**rows, "Conv.depthwise": depthwise}}
+
+
 def write(folder: Path, device: str, table: Mapping[str, Any], kernels: str, weights: tuple[float, float]) -> None:
     """Both files; what a row of a dense layer between floats takes more is what quantizing a row on the fly takes."""
     row = table["ns_per_unit"]["DynamicQuantizeLinear"]["float32_call"]
@@ -86,7 +117,9 @@ def write(folder: Path, device: str, table: Mapping[str, Any], kernels: str, wei
     (folder / f"{device}.kernels.toml").write_text(f"{HEADER}\n{kernels.strip()}\n{ends}")
     lines = rendered(table).splitlines()
     first = next(place for place, line in enumerate(lines) if not line.startswith("#"))
-    numbers = [f"call_ns = {table['call_ns']:.3g}" if line.startswith("call_ns") else line for line in lines[first:]]
+    scalars = {"call_ns": f"{table['call_ns']:.3g}", "near_elements": f"{table['near_elements']:.0f}"}
+    numbers = [f"{name} = {scalars[name]}" if (name := line.partition(" ")[0]) in scalars else line
+               for line in lines[first:]]  # fmt: skip
     told = COSTS_OF.format(device=device, how=TIMED if device in MEASURED else EMULATED)
     (folder / f"{device}.toml").write_text("\n".join((told, *numbers, "")))
 
@@ -101,18 +134,21 @@ class Timing:
     line_ns: float | None
 
 
-def timing(device: str) -> Timing:
-    """Of the machine at hand, or of an emulated core."""
+def timing(device: str, repeat: int) -> Timing:
+    """Of the machine at hand, whose sweeps are repeated so often, or of an emulated core."""
     if device not in MEASURED:
         core = cores()[device]
         line_ns = sum(core.streamed[:2]) / core.clock_ghz
         return Timing(Emulated(core), Emulated(core), EXACT_SHAPES, line_ns)
     flags = set(Path("/proc/cpuinfo").read_text().split())
-    if "avx512_vnni" not in flags or TOO_NEW in flags:
-        raise SystemExit(f"{device} is measured on an x86 machine with AVX-512 VNNI and without AMX")
+    tiles = device == "x86-amx"
+    if "avx512_vnni" not in flags or (TILES in flags) != tiles:
+        amx = "with" if tiles else "without"
+        raise SystemExit(f"{device} is measured on an x86 machine with AVX-512 VNNI and {amx} AMX")
     if device == "x86-avx512":
         hide_newer()
-    return Timing(WITHIN, ALONE, SHAPES, None)
+    within, alone = (replace(each, sweeps=each.sweeps * repeat) for each in (WITHIN, ALONE))
+    return Timing(within, alone, SHAPES, None)
 
 
 def main() -> None:
@@ -120,8 +156,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("device", choices=(*MEASURED, *cores()))
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--repeat", type=int, default=1, help="more sweeps, where others slow the machine down [1]")
     args = parser.parse_args()
-    by = timing(args.device)
+    by = timing(args.device, args.repeat)
     raw = args.folder / f"{args.device}.kernels"
     args.folder.mkdir(parents=True, exist_ok=True)
     if not raw.exists():
@@ -131,11 +168,11 @@ def main() -> None:
         raw.write_text(printed.getvalue())
     found = Found(
         near_rows(by.within, by.shapes, say),
-        far(by.within, by.alone, args.folder),
+        far(by.within, by.alone, args.folder, NEAR[args.device].far if args.device in NEAR else FAR),
         quantizing(by.alone, args.folder),
         by.line_ns,
     )
-    table = costs(found, tomllib.loads(COSTS.read_text()))
+    table = with_near(costs(found, tomllib.loads(COSTS.read_text())), NEAR.get(args.device))
     product = table["ns_per_unit"]["Gemm"]
     weights = loading(by.alone, (product["float32"], product["int8"]))
     write(args.folder, args.device, table, raw.read_text(), weights)

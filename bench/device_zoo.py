@@ -1,10 +1,11 @@
 """The zoo in 8 bits on three devices, ours and every peer's file: ``device_zoo.py ZOO OUT [--peers DIR] [--write]``.
 
-Ours as a user makes them: ``--int8``, ``--int8 --accept-loss``, and the latter for each device; in float32, for
-``x86-vnni`` where a loop is in the file, too.  Every file is held against ONNX Runtime's outputs of the source on the
-samples of NAME.eval.npz, estimated by the tables of each device, and timed here in turns with the model's other files,
-on one thread.  Where a peer's file reads and writes integers, ours is made with ``--io-dtype int8``, too, and these two
-are compared.  ``--emulate`` counts files on two Arm cores (``arm_costs.py``).  Each finding is a line of
+``--server`` is the machine at hand, ``x86-vnni`` or ``x86-amx``; each has a part of the page, and Arm cores only that
+of ``x86-vnni``.  Ours as a user makes them: ``--int8``, ``--int8 --accept-loss``, and the latter for each device; in
+float32, for the server where a loop is in the file, too.  Every file is held against ONNX Runtime's outputs of the
+source on the samples of NAME.eval.npz, estimated by the tables of each device, and timed here in turns with the model's
+other files, on one thread.  Where a peer's file reads and writes integers, ours is made with ``--io-dtype int8``, too,
+and these two are compared.  ``--emulate`` counts files on two Arm cores (``arm_costs.py``).  Each finding is a line of
 OUT/rows.jsonl, and what is in there is not done again.  ``--write`` makes docs/measurements/device-zoo.md of it.
 """
 
@@ -34,19 +35,20 @@ from convertkit.targets.tflite.costs.estimate import estimates
 from convertkit.targets.tflite.inspection import placed_operators
 
 PAGE = Path(__file__).parents[1] / "docs" / "measurements" / "device-zoo.md"
-BEGIN, END = "<!-- bench/device_zoo.py -->", "<!-- end -->"
-DEVICES = ("x86-vnni", "arm64-a76", "arm64-i8mm")
+END = "<!-- end -->"
 EMULATED = ("arm64-a76", "arm64-i8mm")
+DEVICES = {"x86-vnni": ("x86-vnni", *EMULATED), "x86-amx": ("x86-amx",)}
+"""By the machine at hand: itself, and the others of its part of the page."""
 OURS = {
     "`--int8`": ("--int8",),
     "`--int8 --accept-loss`": ("--int8", "--accept-loss"),
-    **{f"the same, `--device {each}`": ("--int8", "--accept-loss", "--device", each) for each in DEVICES},
+    **{f"the same, `--device {each}`": ("--int8", "--accept-loss", "--device", each) for each in (*DEVICES, *EMULATED)},
 }
 AT_ENDS = ", `--io-dtype int8`"
 """Behind the label of one of ours that reads and writes integers."""
 FLOAT = "float32"
-FLOAT_HERE = "float32, `--device x86-vnni`"
-"""A device says how recurrent layers are written."""
+FLOATS = (FLOAT, *(f"float32, `--device {each}`" for each in DEVICES))
+"""Of ours: a device says how recurrent layers are written."""
 AS_GOOD_DB = 0.1
 """How far below ours the median SNR of a peer's file may be that counts as no worse."""
 NEARLY = 1.3
@@ -55,11 +57,6 @@ SAYS = "convertkit: "
 SHOWN = 6
 RANGES = ((0.05, 0.7), (0.7, float("inf")))
 """Of estimated milliseconds."""
-SUMMED = ("x86-vnni", *EMULATED)
-HEAD = "| model | file | KB | SNR dB: all, median, 5th percentile | `x86-vnni` ms | " + (
-    "by the tables: `x86-vnni`, `arm64-a76`, `arm64-i8mm` ms | emulated: `arm64-a76`, `arm64-i8mm` ms |\n"
-    "|---|---|---|---|---|---|---|"
-)
 Row = dict[str, Any]
 
 
@@ -111,12 +108,19 @@ def exported(model: Path, flags: Sequence[str], folder: Path, target: str = "tfl
     return {**found, "became": became[0][:200] if became else ""}
 
 
-def files(book: Book, zoo: Path, out: Path, peers: Path | None, name: str) -> Iterator[tuple[str, Path]]:
+def _for_these(devices: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Labels and flags of ours but for those that are made for other devices."""
+    return {label: flags for label, flags in OURS.items() if "--device" not in flags or flags[-1] in devices}
+
+
+def files(
+    book: Book, zoo: Path, out: Path, peers: Path | None, name: str, devices: Sequence[str]
+) -> Iterator[tuple[str, Path]]:
     """Our files and the peers' of one model, made where they are missing."""
     others = {label: path for label, path in peers_of(name, peers, {"int8", "w8"}).items() if path.suffix == ".tflite"}
-    wanted = {FLOAT: (), **OURS}
+    wanted = {FLOAT: (), **_for_these(devices)}
     if any(map(_has_integer_ends, others.values())):
-        at_ends = {label: flags for label, flags in OURS.items() if "--device" in flags}
+        at_ends = {label: flags for label, flags in _for_these(devices).items() if "--device" in flags}
         wanted |= {label + AT_ENDS: (*flags, "--io-dtype", "int8") for label, flags in at_ends.items()}
     for label, flags in wanted.items():
         folder = out / folder_of(name, label)
@@ -132,21 +136,23 @@ def folder_of(name: str, label: str) -> str:
     return f"{name}.{re.sub('[^a-z0-9]+', '-', label.lower()).strip('-')}"
 
 
-def floats(book: Book, zoo: Path, out: Path, peers: Path | None, name: str, seconds: float) -> None:
+def floats(
+    book: Book, zoo: Path, out: Path, peers: Path | None, name: str, race_s: float, server: str, ms: str
+) -> None:
     """Race our float32 files and the peers', where that is not in the book."""
     if (name, "", "float race") in book.rows():
         return
     found = {FLOAT: out / f"{name}.float32" / "model.tflite"}
     if "WHILE" in {each.told.kind for each in placed_operators(found[FLOAT])}:
-        folder = out / f"{name}.float32-here"
-        if (name, FLOAT_HERE, "export") not in book.rows():
-            book.add(name, FLOAT_HERE, "export", exported(zoo / f"{name}.onnx", ("--device", DEVICES[0]), folder))
-        found[FLOAT_HERE] = folder / "model.tflite"
+        folder, label = out / f"{name}.float32-here", f"float32, `--device {server}`"
+        if (name, label, "export") not in book.rows():
+            book.add(name, label, "export", exported(zoo / f"{name}.onnx", ("--device", server), folder))
+        found[label] = folder / "model.tflite"
     others = peers_of(name, peers, {"float32"})
     found |= {label: path for label, path in others.items() if path.suffix == ".tflite"}
-    race = measured("latency", seconds, 1, zoo / f"{name}.eval.npz", *found.values())
+    race = measured("latency", race_s, 1, zoo / f"{name}.eval.npz", *found.values())
     sizes = [path.stat().st_size for path in found.values()]
-    told = {key: race.get(key) for key in ("ms", "interval", "error")}
+    told = {"ms": race.get(ms), **{key: race.get(key) for key in ("interval", "error")}}
     book.add(name, "", "float race", {"files": list(found), "bytes": sizes, **told})
 
 
@@ -157,16 +163,18 @@ def _has_integer_ends(path: Path) -> bool:
     return any(each.Type() in (schema.TensorType.INT8, schema.TensorType.UINT8) for each in inputs)
 
 
-def estimated(path: Path) -> Row:
+def estimated(path: Path, devices: Sequence[str]) -> Row:
     """Milliseconds by each device's tables; None where they lack an operator."""
     try:
-        return {found.device: found.ms for found in estimates(path, DEVICES)}
+        return {found.device: found.ms for found in estimates(path, devices)}
     except Unsupported as refused:
         return {"refused": str(refused)}
 
 
-def measure(book: Book, zoo: Path, name: str, found: dict[str, Path], seconds: float, emulate: bool) -> None:
-    """Everything about the files of one model that is not in the book."""
+def measure(
+    book: Book, zoo: Path, name: str, found: dict[str, Path], race_s: float, devices: Sequence[str], ms: str
+) -> None:
+    """Everything about the files of one model that is not in the book, but for emulated times."""
     known = book.rows()
     for label, path in found.items():
         if (name, label, "probe") not in known:
@@ -174,14 +182,12 @@ def measure(book: Book, zoo: Path, name: str, found: dict[str, Path], seconds: f
             told = {"bytes": path.stat().st_size, "integer_ends": _has_integer_ends(path)}
             book.add(name, label, "probe", {key: probed.get(key) for key in PROBED} | told)
         if (name, label, "tables") not in known:
-            book.add(name, label, "tables", estimated(path))
-    for core in EMULATED if emulate else ():
-        _emulate(book, name, found, core)
+            book.add(name, label, "tables", estimated(path, devices))
     right = [label for label in found if book.rows()[name, label, "probe"]["ok"]]
     if (name, "", "race") not in known:
         paths = [found[label] for label in right]
-        race = measured("latency", seconds, 1, zoo / f"{name}.eval.npz", *paths)
-        book.add(name, "", "race", {"files": right, "ms": race.get("ms"), "interval": race.get("interval")})
+        race = measured("latency", race_s, 1, zoo / f"{name}.eval.npz", *paths)
+        book.add(name, "", "race", {"files": right, "ms": race.get(ms), "interval": race.get("interval")})
 
 
 def _emulate(book: Book, name: str, found: dict[str, Path], core: str) -> None:
@@ -225,13 +231,25 @@ def _ours_for(device: str) -> tuple[str, ...]:
 
 
 def is_ours(label: str) -> bool:
-    return label.removesuffix(AT_ENDS) in OURS or label in (FLOAT, FLOAT_HERE)
+    return label.removesuffix(AT_ENDS) in OURS or label in FLOATS
 
 
 PROBED = ("ok", "snr_db", "snr_median_db", "snr_p5_db", "error")
 
 
-def lines(known: dict[tuple[str, str, str], Row], name: str, source_bytes: int) -> Iterator[str]:
+def head(devices: Sequence[str]) -> str:
+    """Of the table."""
+    tables = ", ".join(f"`{each}`" for each in devices)
+    counted = f" emulated: {', '.join(f'`{each}`' for each in devices[1:])} ms |" if devices[1:] else ""
+    first = (
+        f"| model | file | KB | SNR dB: all, median, 5th percentile | `{devices[0]}` ms | by the tables: {tables} ms |"
+    )
+    return f"{first}{counted}\n|---|---|---|---|---|---|{'---|' if counted else ''}"
+
+
+def lines(
+    known: dict[tuple[str, str, str], Row], name: str, source_bytes: int, devices: Sequence[str]
+) -> Iterator[str]:
     """A row of the page for each file of one model."""
     race = known.get((name, "", "race"), {})
     timed = dict(zip(race.get("files", []), race.get("ms") or [], strict=False))
@@ -240,15 +258,16 @@ def lines(known: dict[tuple[str, str, str], Row], name: str, source_bytes: int) 
             continue
         snr = "–" if label == FLOAT else ", ".join(f"{probe[key]:.1f}" for key in PROBED[1:4])
         tables = known.get((name, label, "tables"), {})
-        told = ", ".join(f"{tables[device]:.3g}" for device in DEVICES) if DEVICES[0] in tables else "–"
-        slow = [known.get((name, label, core), {}).get("ms") for core in EMULATED]
+        told = ", ".join(f"{tables[device]:.3g}" for device in devices) if devices[0] in tables else "–"
+        slow = [known.get((name, label, core), {}).get("ms") for core in devices[1:]]
         counted = ", ".join(f"{each:.3g}" if each else "–" for each in slow) if any(slow) else "–"
+        last = f" {counted} |" if slow else ""
         size = f"{probe['bytes'] / 1000:,.0f} ({100 * probe['bytes'] / source_bytes:.1f} %)"
         here = f"{timed[label]:.3g}" if label in timed else "–"
-        yield f"| {name} | {label} | {size} | {snr} | {here} | {told} | {counted} |"
+        yield f"| {name} | {label} | {size} | {snr} | {here} | {told} |{last}"
     for (model, label, kind), export in known.items():
         if model == name and kind == "export" and export["exit"]:
-            yield f"| {name} | {label} | not delivered: {_reason(export)} | | | | |"
+            yield f"| {name} | {label} | not delivered: {_reason(export)} | | | |{' |' * bool(devices[1:])}"
 
 
 def _reason(export: Row) -> str:
@@ -288,9 +307,9 @@ def _counterpart(
     return next((label + each for label in labels for each in (ends, "") if label + each in times), None)
 
 
-def held_against_clock(known: dict[tuple[str, str, str], Row], *, ours: bool) -> str:
+def held_against_clock(known: dict[tuple[str, str, str], Row], device: str, *, ours: bool) -> str:
     """How far the tables of the machine at hand are off what was measured on it, in a sentence."""
-    device, whose = DEVICES[0], "our files" if ours else "the peers' files"
+    whose = "our files" if ours else "the peers' files"
     pairs = [
         (f"{name}, {label}", known[name, label, "tables"][device], ms)
         for name in dict.fromkeys(model for model, *_ in known)
@@ -326,7 +345,7 @@ def _times(known: dict[tuple[str, str, str], Row], name: str, device: str) -> di
     return dict(zip(race.get("files", []), race.get("ms") or [], strict=False))
 
 
-def float_lines(known: dict[tuple[str, str, str], Row]) -> list[str]:
+def float_lines(known: dict[tuple[str, str, str], Row], server: str) -> list[str]:
     """Our float32 files over the fastest of the peers', and how large each is."""
     found = []
     for (name, _, kind), race in known.items():
@@ -341,23 +360,26 @@ def float_lines(known: dict[tuple[str, str, str], Row]) -> list[str]:
             )
             found.append(f"- {name} {ms / peer[1]:.2f}: {label}, {beside}")
     return (
-        ["", f"Float32 over the fastest float32 file of a peer on `{DEVICES[0]}`, measured:", "", *found]
-        if found
-        else []
+        ["", f"Float32 over the fastest float32 file of a peer on `{server}`, measured:", "", *found] if found else []
     )
 
 
-def section(book: Book, zoo: Path) -> str:
+def begin(server: str) -> str:
+    """What its part of the page begins with."""
+    return "<!-- bench/device_zoo.py -->" if server == "x86-vnni" else f"<!-- bench/device_zoo.py --server {server} -->"
+
+
+def section(book: Book, zoo: Path, devices: Sequence[str]) -> str:
     """The tables."""
     known = book.rows()
-    made = [BEGIN, HEAD]
+    made = [begin(devices[0]), head(devices)]
     for name in dict.fromkeys(model for model, *_ in known):
-        made += lines(known, name, (zoo / f"{name}.onnx").stat().st_size)
-    for device in SUMMED:
+        made += lines(known, name, (zoo / f"{name}.onnx").stat().st_size, devices)
+    for device in devices:
         for as_good in (True, False):
             made += _summed(ratios(known, device, as_good=as_good), device, as_good)
-    made += float_lines(known)
-    told = [held_against_clock(known, ours=ours) for ours in (True, False)]
+    made += float_lines(known, devices[0])
+    told = [held_against_clock(known, devices[0], ours=ours) for ours in (True, False)]
     return "\n".join((*made, "", told[0], "", told[1], END))
 
 
@@ -378,15 +400,19 @@ def main() -> None:
     parser.add_argument("--peers", type=Path)
     parser.add_argument("--seconds", type=float, default=12.0)
     parser.add_argument("--emulate", action="store_true")
+    parser.add_argument("--server", choices=tuple(DEVICES), default="x86-vnni", help="the machine at hand")
+    parser.add_argument("--least", action="store_true", help="of all turns, not their median: others use the machine")
     args = parser.parse_args()
-    book = Book.of(args.out)
+    book, devices, ms = Book.of(args.out), DEVICES[args.server], "best_ms" if args.least else "ms"
     if args.write:
-        replace_between(PAGE, section(book, args.zoo), BEGIN, END)
+        replace_between(PAGE, section(book, args.zoo, devices), begin(args.server), END)
         return
     for name in args.models.split(","):
-        found = dict(files(book, args.zoo, args.out, args.peers, name))
-        measure(book, args.zoo, name, found, args.seconds, args.emulate)
-        floats(book, args.zoo, args.out, args.peers, name, args.seconds)
+        found = dict(files(book, args.zoo, args.out, args.peers, name, devices))
+        measure(book, args.zoo, name, found, args.seconds, devices, ms)
+        for core in EMULATED if args.emulate else ():
+            _emulate(book, name, found, core)
+        floats(book, args.zoo, args.out, args.peers, name, args.seconds, args.server, ms)
 
 
 if __name__ == "__main__":

@@ -2,14 +2,15 @@
 
 With ``--core CORE`` of an emulated core, else of the machine at hand, which is ``--device``.  Layers of several sizes
 are written to FOLDER in each form.  Prints each form's time, the fitted costs, and how much slower than the best the
-form is that they choose.
+form is that they choose.  ``--caches SIZE,…`` fits what a byte takes beyond each of these sizes, too; else those of
+``loops.toml`` stay.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest.mock import patch
@@ -37,6 +38,8 @@ FORMS = (WRITTEN_OUT, 5, 2, 1)
 TURNS = np.geomspace(200, 30000, 60)
 LOOPS = np.geomspace(2000, 300000, 60)
 STEP_BYTES = range(4000, 30000, 1000)
+PRICES = (0.0, *np.geomspace(0.0005, 0.1, 40))
+"""Nanoseconds of a byte that a cache lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +125,23 @@ def loss(found: Mapping[Layer, Mapping[int, float]], costs: LoopCosts) -> tuple[
     return float(np.mean(errors)), float(np.mean(slower))
 
 
-def fitted(found: Mapping[Layer, Mapping[int, float]], caches: tuple[tuple[float, float], ...]) -> LoopCosts:
-    """The costs with the least loss, one number after the other."""
+def fitted(
+    found: Mapping[Layer, Mapping[int, float]], caches: tuple[tuple[float, float], ...], prices: Sequence[float] = ()
+) -> LoopCosts:
+    """The costs with the least loss, one number after the other; what each cache lacks has one of ``prices``."""
     best = LoopCosts(30000, 2000, 16000, caches)
     for _ in range(4):
+        for place in range(len(caches)) if prices else ():
+            tried = [replace(best, caches=_with_price(best.caches, place, price)) for price in prices]
+            best = min(tried, key=lambda costs: sum(loss(found, costs)))
         for name, values in (("loop", LOOPS), ("turn", TURNS), ("step_bytes", STEP_BYTES)):
             tried = [replace(best, **{name: float(value)}) for value in values]
             best = min(tried, key=lambda costs: sum(loss(found, costs)))
     return best
+
+
+def _with_price(caches: tuple[tuple[float, float], ...], place: int, price: float) -> tuple[tuple[float, float], ...]:
+    return tuple((size, price if each == place else known) for each, (size, known) in enumerate(caches))
 
 
 def main() -> None:
@@ -138,17 +150,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--core", choices=tuple(known))
-    parser.add_argument("--device", choices=("x86", "x86-vnni"), default="x86", help="the machine at hand")
+    parser.add_argument("--device", choices=("x86", "x86-vnni", "x86-amx"), default="x86", help="the machine at hand")
+    parser.add_argument("--caches", help="bytes, with commas; of the machine at hand")
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
     device = args.core or args.device
     layers = [Layer(*each, stored) for each in LAYERS for stored in (False, True)]
     paths = [written(layer, form, args.folder, device) for layer in layers for form in FORMS]
-    clock = Emulated(known[args.core]) if args.core else Here(sweeps=3, rounds=10)
+    clock = Emulated(known[args.core]) if args.core else Here(sweeps=8, rounds=10)
     times = np.array(clock.nanoseconds(paths)).reshape(len(layers), len(FORMS))
     found = {layer: dict(zip(FORMS, row, strict=True)) for layer, row in zip(layers, times, strict=True)}
     caches = caches_of(known[args.core]) if args.core else loops((device,)).machines[0][1].caches
-    costs = fitted(found, caches)
+    if args.caches:
+        caches = tuple((float(size), 0.0) for size in args.caches.split(","))
+    costs = fitted(found, caches, PRICES if args.caches else ())
     for layer, row in found.items():
         told = added(layer, costs)
         chosen = min(told, key=lambda form: told[form])

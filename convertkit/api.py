@@ -109,8 +109,9 @@ def export(
         accept_loss: keep integers that lose too much, down to 10 dB.
         size_first: with ``w4``, 4 bits for every weight that can have them: slower, and down to 10 dB.
         io_dtype: dtype of a quantized model's inputs and outputs: ``float32``, ``int8``, ``uint8``, ``int16``.
-        device: what integers are to pay on, one or several: ``x86``, ``x86-vnni``, ``x86-avx512``, ``phone``,
-            ``arm64-a76``, ``arm64-i8mm``, ``arm64-a55``; each has to gain.  ``this`` is measured on this machine.
+        device: what integers are to pay on, one or several: ``x86``, ``x86-amx``, ``x86-vnni``, ``x86-avx512``,
+            ``phone``, ``arm64-a76``, ``arm64-i8mm``, ``arm64-a55``; each has to gain.  ``this`` is measured on this
+            machine.
             ONNX Runtime knows ``x86``, ``phone``, the three Arm cores and ``this``.
         calib: calibration data: a path, arrays by input name, or an iterable of dicts, one for each sample.
         calib_samples: use only so many samples, evenly spread.

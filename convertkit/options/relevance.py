@@ -121,8 +121,13 @@ def check_precision(options: ExportOptions, target: Target) -> None:
             raise UsageError(f"target {part.name} does not deliver {options.precision}{why}; it has: {has}")
 
 
+def _tables_of(target: Target) -> tuple[str, ...]:
+    """Devices that it has cost tables of."""
+    return target.devices if isinstance(target, DeviceReader) else ()
+
+
 def _devices_of(target: Target) -> tuple[str, ...]:
-    known = target.devices if isinstance(target, DeviceReader) else ()
+    known = _tables_of(target)
     return (*known, THIS) if isinstance(target, MeasuringTarget) else known
 
 
@@ -142,11 +147,11 @@ def _as_given(target: Target, flag: str) -> str:
 
 def check_devices(names: Sequence[str], known: Sequence[str]) -> None:
     """Raise ``UsageError`` for a device that is not among those which the targets know."""
-    for name in names:
-        if name not in known:
-            raise UsageError(
-                f"--device {name}: no device is called so{closest(name, known)}; there are {', '.join(known)}"
-            )
+    for name in (each for each in names if each not in known):
+        others = [each for each in plugins.target_names() if name in _tables_of(plugins.target(each))]
+        why = f"its costs are known for {' and '.join(others)} alone" if others else "no device is called so"
+        near = "" if others else closest(name, known)
+        raise UsageError(f"--device {name}: {why}{near}; there are {', '.join(known)}")
 
 
 _AND_IMAGES = {"--normalization": ", or for a folder of images"}

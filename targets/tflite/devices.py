@@ -8,7 +8,7 @@ from convertkit.operators import ErrorOfEstimates
 from convertkit.targets.forms.devices import DEFAULT, MIXES
 
 _EMULATED = ("arm64-a55", "arm64-a76", "arm64-i8mm")
-_MEASURED = ("x86", "x86-avx512", "x86-vnni")
+_MEASURED = ("x86", "x86-avx512", "x86-vnni", "x86-amx")
 MACHINES = (*_MEASURED, *_EMULATED)
 """Those with tables of their own."""
 DEVICES = (*MACHINES, *MIXES)

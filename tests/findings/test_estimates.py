@@ -119,11 +119,16 @@ def test_the_page_has_the_time_of_each_layer_on_what_is_shown(made: dict[str, Re
 
 
 @pytest.mark.parametrize(
-    ("name", "device", "sizes"),
-    [("device-costs", "phone", (0.001, 0.05, 0.6, 0.7, 100.0)), ("device-zoo", "x86-vnni", (0.05, 0.6, 0.7, 100.0))],
+    ("name", "begin", "device", "sizes"),
+    [
+        ("device-costs", "<!-- bench/table_estimates.py -->", "phone", (0.001, 0.05, 0.6, 0.7, 100.0)),
+        ("device-zoo", "<!-- bench/device_zoo.py -->", "x86-vnni", (0.05, 0.6, 0.7, 100.0)),
+        ("device-zoo", "<!-- bench/device_zoo.py --server x86-amx -->", "x86-amx", (0.05, 0.6, 0.7, 100.0)),
+    ],
 )
-def test_the_error_is_the_one_that_was_measured(name: str, device: str, sizes: tuple[float, ...]) -> None:
-    page = (ROOT / "docs" / "measurements" / f"{name}.md").read_text()
+def test_the_error_is_the_one_that_was_measured(name: str, begin: str, device: str, sizes: tuple[float, ...]) -> None:
+    whole = (ROOT / "docs" / "measurements" / f"{name}.md").read_text()
+    page = whole.partition(begin)[2].partition("<!-- end -->")[0]
     told = re.findall(r"estimated (?:from|above) (\S+) (?:to (\S+) )?ms: median error (\d+) %, worst (\d+) %", page)
     by_size = {(float(first), float(last or 0)): rest for first, last, *rest in reversed(told)}
     found = {size: (int(middle), int(worst)) for size, (middle, worst) in by_size.items()}
@@ -135,7 +140,9 @@ def test_the_error_is_the_one_that_was_measured(name: str, device: str, sizes: t
         assert own == (round(100 * error.median), pytest.approx(100 * error.worst, rel=0.01))
 
 
-@pytest.mark.parametrize(("device", "size"), [("x86", 1.0), ("x86-avx512", 1.0), ("x86-vnni", 0.04), ("this", 1.0)])
+@pytest.mark.parametrize(
+    ("device", "size"), [("x86", 1.0), ("x86-avx512", 1.0), ("x86-vnni", 0.04), ("x86-amx", 0.04), ("this", 1.0)]
+)
 def test_what_was_compared_with_nothing_has_no_error(device: str, size: float) -> None:
     assert error_of(device, size) is None
 

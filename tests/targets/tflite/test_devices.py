@@ -61,6 +61,19 @@ def test_every_machine_prices_what_the_servers_tables_do(name: str) -> None:
     assert integer < (1.1 * real if name in NO_DOT_PRODUCTS else real / 2)
 
 
+@pytest.mark.parametrize("kind", ["Add", "Conv.depthwise", "QuantizeLinear"])
+def test_what_the_second_level_of_a_server_with_amx_lacks_is_dearer(kind: str) -> None:
+    """2 MB of it hold the 200,704 elements of 56 × 56 × 64 in float32, read and written, and not four times as many."""
+    cost, work = tables(("x86-amx",)).costs[kind], 9 if kind == "Conv.depthwise" else 1
+    near, far = (cost.times(work * elements, 2 * elements)[1] / elements for elements in (200704.0, 802816.0))
+    assert far > 1.2 * near
+
+
+@pytest.mark.parametrize(("device", "outputs"), [("x86-amx", 4), ("x86-vnni", 0)])
+def test_tiles_of_64_channels_are_filled_with_neighbours(device: str, outputs: int) -> None:
+    assert tables((device,)).kernel_costs.together(ConvShape(56 * 56, 56, (1, 1), 1, 16, 16)) == outputs
+
+
 @pytest.mark.parametrize("devices", [("phone",), ("phone", "x86"), ("arm64-a76", "phone"), ()])
 def test_shares_are_one_in_all(devices: tuple[str, ...]) -> None:
     assert sum(machines_of(devices).values()) == pytest.approx(1.0)
@@ -149,7 +162,9 @@ def test_a_device_that_is_given_twice_is_refused() -> None:
         options_from({"source": "m.onnx", "target": "tflite", "device": "phone,phone", "w8": True})
 
 
-@pytest.mark.parametrize(("device", "has_loop"), [((), True), (("phone",), True), (("x86-vnni",), False)])
+@pytest.mark.parametrize(
+    ("device", "has_loop"), [((), True), (("phone",), True), (("x86-vnni",), False), (("x86-amx",), True)]
+)
 def test_a_device_says_how_a_float_gru_is_written(device: tuple[str, ...], has_loop: bool, tmp_path: Path) -> None:
     """40 steps: longer than what is written out where no device is named."""
     rng = np.random.default_rng(0)

@@ -67,6 +67,7 @@ def test_on_every_device(device: str) -> None:
 def test_a_named_device_may_have_longer_sequences_written_out() -> None:
     """A GRU of 64 units in int8, twice: the file grows, which a model for all devices does not pay."""
     assert loops(("x86-vnni",)).together(50, 12288, 2) == WRITTEN_OUT
+    assert loops(("x86-amx",)).together(50, 12288, 2) == 5
     assert loops(("arm64-a76",)).together(50, 12288, 2) == 5
     assert loops(()).together(50, 12288, 2) == 5
 

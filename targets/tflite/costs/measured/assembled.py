@@ -23,7 +23,7 @@ from convertkit.targets.tflite.costs.measured.tiles import Timed, chain
 from convertkit.targets.tflite.tensor import DType, Tensor
 
 FAR = (1, 56, 56, 64)
-"""More than the near caches hold."""
+"""More than the near caches hold, but for those of some servers."""
 LOADED = Timed(DenseShape(1, 1024, 1024))
 """A layer whose every weight is loaded for one product."""
 _LAYERS = 2
@@ -61,10 +61,10 @@ class Found:
     line_ns: float | None = None
 
 
-def far_rows(clock: Clock, say: Say) -> dict[str, Pair]:
+def far_rows(clock: Clock, say: Say, shape: tuple[int, ...] = FAR) -> dict[str, Pair]:
     """Nanoseconds of a unit of work in float32 and in int8 beyond the near caches, by kind."""
-    elements, found = float(np.prod(FAR)), dict[str, Pair]()
-    for kind, rows in measured(clock, (FAR,), say).items():
+    elements, found = float(np.prod(shape)), dict[str, Pair]()
+    for kind, rows in measured(clock, (shape,), say).items():
         row, times = next((each for each in rows if each[0].work == _PLAIN_WINDOW), rows[0])
         real, whole = (max(float(each), 0.0) / (row.work * elements) for each in times[0])
         found |= dict.fromkeys((kind, *MERGED.get(kind, ()), *_ALIKE.get(kind, ())), (real, whole))
