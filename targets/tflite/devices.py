@@ -26,7 +26,11 @@ _CLOCKED = {
     "x86-vnni": (
         ErrorOfEstimates(0.05, 0.7, 0.06, 0.34, "a clock"),
         ErrorOfEstimates(0.7, None, 0.06, 0.34, "a clock"),
-    )
+    ),
+    "x86-amx": (
+        ErrorOfEstimates(0.05, 0.7, 0.16, 0.22, "a clock"),
+        ErrorOfEstimates(0.7, None, 0.15, 0.42, "a clock"),
+    ),
 }
 """Of whole files of ours beside the machine that the tables are of: docs/measurements/device-zoo.md."""
 PARTS: Mapping[str, tuple[str, ...]] = {"x86": ("x86 with AMX", "x86 with VNNI")}
