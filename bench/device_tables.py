@@ -27,13 +27,15 @@ from tile_costs import ALONE, say, tables
 from x86.older import hide_newer
 
 from convertkit.targets.tflite.costs.measured.assembled import (
-    FAR,
+    USUAL,
     Found,
+    caches_of,
     costs,
     far_rows,
     loading,
     on_the_fly,
     resized,
+    with_near,
 )
 from convertkit.targets.tflite.costs.measured.clock import Clock, Here
 from convertkit.targets.tflite.costs.measured.here import single
@@ -56,18 +58,8 @@ WITHIN = Here(sweeps=12, rounds=3)
 TILES = "amx_int8"
 
 
-@dataclass(frozen=True, slots=True)
-class Near:
-    """How many elements the near caches hold in float32, and an image that they do not."""
-
-    elements: int
-    far: tuple[int, ...]
-
-
-NEAR = {"x86-amx": Near(262144, (1, 112, 112, 64))}
-"""Where the second level has 2 MB: twice the elements of FAR still fit.  Others go by ``x86.toml`` and FAR."""
-WINDOW = 9
-"""Multiply-adds of an element of a depthwise convolution, which its row counts."""
+NEAR = {"x86-amx": caches_of(2 << 20)}
+"""Others go by what ``x86.toml`` says."""
 
 
 def far(clock: Clock, alone: Clock, folder: Path, image: tuple[int, ...]) -> dict[str, tuple[float, float]]:
@@ -98,15 +90,6 @@ def quantizing(clock: Clock, folder: Path) -> Mapping[str, float]:
             weights_only(row, own)
         pairs.append((own / "int8" / "model.tflite", own / "w8" / "model.tflite"))
     return on_the_fly(PRODUCTS, clock.longer(pairs))
-
-
-def with_near(table: Mapping[str, Any], near: Near | None) -> Mapping[str, Any]:
-    """The table with what this device's caches hold."""
-    if near is None:
-        return table
-    rows = table["ns_per_unit"]
-    depthwise = rows["Conv.depthwise"] | {"near_elements": WINDOW * near.elements}
-    return {**table, "near_elements": near.elements, "ns_per_unit": {**rows, "Conv.depthwise": depthwise}}
 
 
 def write(folder: Path, device: str, table: Mapping[str, Any], kernels: str, weights: tuple[float, float]) -> None:
@@ -168,11 +151,11 @@ def main() -> None:
         raw.write_text(printed.getvalue())
     found = Found(
         near_rows(by.within, by.shapes, say),
-        far(by.within, by.alone, args.folder, NEAR[args.device].far if args.device in NEAR else FAR),
+        far(by.within, by.alone, args.folder, NEAR.get(args.device, USUAL).far),
         quantizing(by.alone, args.folder),
         by.line_ns,
     )
-    table = with_near(costs(found, tomllib.loads(COSTS.read_text())), NEAR.get(args.device))
+    table = with_near(costs(found, tomllib.loads(COSTS.read_text())), NEAR.get(args.device, USUAL))
     product = table["ns_per_unit"]["Gemm"]
     weights = loading(by.alone, (product["float32"], product["int8"]))
     write(args.folder, args.device, table, raw.read_text(), weights)

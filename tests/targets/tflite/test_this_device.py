@@ -26,6 +26,7 @@ from convertkit.targets.forms.machine import machine
 from convertkit.targets.tflite import TfliteTarget
 from convertkit.targets.tflite.costs import tables as module
 from convertkit.targets.tflite.costs.calls import call_costs
+from convertkit.targets.tflite.costs.measured.assembled import USUAL, caches_of, with_near
 from convertkit.targets.tflite.costs.measured.here import measured_tables
 from convertkit.targets.tflite.costs.measured.tiles import DENSE, best_within
 from convertkit.targets.tflite.costs.tables import tables
@@ -208,3 +209,16 @@ def test_this_machine_has_a_table() -> None:
     integer, real = own.kernel_costs.times(DenseShape(16, 64, 64))
     assert 0 < integer < 1e6
     assert 0 < real < 1e6
+
+
+@pytest.mark.parametrize(("second_level", "near"), [(0, None), (1 << 20, None), (2 << 20, 262144), (8 << 20, 1 << 20)])
+def test_what_lies_beyond_the_near_caches_is_timed_with_an_image_that_does(second_level: int, near: int | None) -> None:
+    """56 × 56 × 64 numbers, read and written, are 1.6 MB: servers with 2 MB of second level hold them."""
+    caches = caches_of(second_level)
+    assert caches.near_elements == near
+    assert (caches == USUAL) is (near is None)
+    table = {"near_elements": 5, "ns_per_unit": {"Add": {"float32": 1.0}, "Conv.depthwise": {"float32": 2.0}}}
+    told = with_near(table, caches)
+    assert told["near_elements"] == (near or 5)
+    assert told["ns_per_unit"]["Conv.depthwise"].get("near_elements") == (9 * near if near else None)
+    assert told["ns_per_unit"]["Add"] == {"float32": 1.0}

@@ -22,8 +22,17 @@ from convertkit.targets.tflite.costs.measured.rows import chain as row_chain
 from convertkit.targets.tflite.costs.measured.tiles import Timed, chain
 from convertkit.targets.tflite.tensor import DType, Tensor
 
-FAR = (1, 56, 56, 64)
-"""More than the near caches hold, but for those of some servers."""
+
+@dataclass(frozen=True, slots=True)
+class Caches:
+    """An image that the near caches do not hold in float32, and of how many elements they do; None as ``x86.toml``."""
+
+    far: tuple[int, ...]
+    near_elements: int | None = None
+
+
+USUAL = Caches((1, 56, 56, 64))
+_LARGE = (1, 112, 112, 64)
 LOADED = Timed(DenseShape(1, 1024, 1024))
 """A layer whose every weight is loaded for one product."""
 _LAYERS = 2
@@ -61,7 +70,22 @@ class Found:
     line_ns: float | None = None
 
 
-def far_rows(clock: Clock, say: Say, shape: tuple[int, ...] = FAR) -> dict[str, Pair]:
+def caches_of(second_level: int) -> Caches:
+    """Where so many bytes hold the usual image, read and written in float32, a larger one is beyond them."""
+    in_and_out = 2 * np.dtype(np.float32).itemsize
+    return Caches(_LARGE, second_level // in_and_out) if second_level > in_and_out * np.prod(USUAL.far) else USUAL
+
+
+def with_near(table: Mapping[str, Any], caches: Caches) -> Mapping[str, Any]:
+    """The table with what these caches hold."""
+    if caches.near_elements is None:
+        return table
+    rows, near = table["ns_per_unit"], caches.near_elements
+    depthwise = rows["Conv.depthwise"] | {"near_elements": int(_PLAIN_WINDOW) * near}
+    return {**table, "near_elements": near, "ns_per_unit": {**rows, "Conv.depthwise": depthwise}}
+
+
+def far_rows(clock: Clock, say: Say, shape: tuple[int, ...] = USUAL.far) -> dict[str, Pair]:
     """Nanoseconds of a unit of work in float32 and in int8 beyond the near caches, by kind."""
     elements, found = float(np.prod(shape)), dict[str, Pair]()
     for kind, rows in measured(clock, (shape,), say).items():

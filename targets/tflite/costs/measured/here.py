@@ -17,11 +17,13 @@ from convertkit.targets.tflite.costs.measured import rows, tiles
 from convertkit.targets.tflite.costs.measured.assembled import (
     Found,
     Pair,
+    caches_of,
     costs,
     far_rows,
     loading,
     on_the_fly,
     resized,
+    with_near,
 )
 from convertkit.targets.tflite.costs.measured.clock import Clock, Here
 from convertkit.targets.tflite.costs.measured.rows import Near, chain, depthwise, near_rows
@@ -32,6 +34,7 @@ from convertkit.targets.tflite.tensor import DType, QuantParams, Tensor
 from convertkit.targets.tflite.writer import Signature, write_model
 
 _COMMITTED = Path(__file__).parents[1] / "x86.toml"
+_SECOND_LEVEL = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
 _WITHIN = Here(sweeps=3, rounds=3)
 """Within chains: what counts is a difference of two times."""
 _ALONE = Here(sweeps=2, rounds=5)
@@ -52,14 +55,23 @@ _OF_SOFTMAX = QuantParams.per_tensor(1 / 256, -128)
 
 def measured_tables(say: Say = lambda line: None, within: Clock = _WITHIN, alone: Clock = _ALONE) -> Mapping[str, Any]:
     """What the files ``NAME.toml`` and ``NAME.kernels.toml`` of other devices hold, as one value that JSON takes."""
-    committed = tomllib.loads(_COMMITTED.read_text())
-    far = far_rows(within, say) | single(alone) | {"Resize": resized(alone)}
+    committed, caches = tomllib.loads(_COMMITTED.read_text()), caches_of(_second_level())
+    far = far_rows(within, say, caches.far) | single(alone) | {"Resize": resized(alone)}
     found = Found(near_rows(within, _SHAPES, say), far, _quantizing(alone))
-    table = costs(found, committed)
+    table = with_near(costs(found, committed), caches)
     product = table["ns_per_unit"]["Gemm"]
     weights = loading(alone, (product["float32"], product["int8"]))
     row = table["ns_per_unit"]["DynamicQuantizeLinear"]["float32_call"]
     return {**table, "kernels": _kernels(within, alone, row, say) | {"weights": dict(zip(_DTYPES, weights))}}
+
+
+def _second_level() -> int:
+    """Bytes of the second level of caches, as Linux tells them; 0 where nothing does."""
+    try:
+        told = _SECOND_LEVEL.read_text().strip()
+    except OSError:
+        return 0
+    return int(told.removesuffix("K")) << 10 if told.removesuffix("K").isdigit() else 0
 
 
 def _kernels(within: Clock, alone: Clock, row: float, say: Say) -> dict[str, Any]:
