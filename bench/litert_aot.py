@@ -11,7 +11,7 @@ from pathlib import Path
 
 import convertkit
 from convertkit.errors import ConvertKitError
-from convertkit.targets.litert_npu.chips import CHIPS
+from convertkit.targets.litert_npu.chips import CHIPS, QUALCOMM
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "measurements" / "litert-aot.md"
@@ -20,12 +20,13 @@ ASKED = ("sm8550", "sm8650", "sm8750", "sm8850", "mt6991", "mt6993", "tensor-g5"
 
 
 def row(soc: str, place: Path) -> str:
-    """A line of the table; the folder of the kit has none."""
+    """A line of the table; the folder that is given as the others' kit has no library."""
     chip = f"| {CHIPS[soc].vendor.manufacturer} | {CHIPS[soc].model} "
+    kit = [] if CHIPS[soc].vendor is QUALCOMM else [str(place)]
     try:
         made = convertkit.export(
             DIGITS / "model.pt", "litert-npu", calib=str(DIGITS / "calib.npz"), int8=True, full_integer=True,
-            target_options={"litert-npu": {"soc": [soc], "kit": [str(place)]}}, output=place / soc,
+            target_options={"litert-npu": {"soc": [soc], "kit": kit}}, output=place / soc,
         )  # fmt: skip
     except ConvertKitError as refusal:
         return f"{chip}| | | exit code {refusal.exit_code}: {refusal} |"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 from convertkit.errors import MissingFramework, MissingTool, UsageError
 from convertkit.recipe import ExportOptions
 from convertkit.target_options import TargetOption, values
-from convertkit.targets.litert_npu.chips import CHIPS, QUALCOMM
+from convertkit.targets.litert_npu.chips import CHIPS, HTP, QUALCOMM
 from convertkit.targets.tflite import target as tflite
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ class LitertNpuTarget:
         return all(CHIPS[soc].vendor is QUALCOMM for soc in values(self, options)["soc"])
 
     def check(self, options: ExportOptions) -> None:
-        """``UsageError`` for floats and for a chip that Google Play does not know, ``MissingTool`` without a kit."""
+        """``UsageError`` for what does not fit together, ``MissingTool`` for a maker's chip without its kit."""
         if not options.full_integer:
             raise UsageError("--target litert-npu needs --full-integer: an NPU computes floats less exactly")
         given = values(self, options)
@@ -71,15 +70,23 @@ class LitertNpuTarget:
                 f"compiling for {without[0]} takes libraries of {CHIPS[without[0]].vendor.kit}, which no package has; "
                 "give the folder with those for Linux on x86-64: --litert-npu-kit FOLDER"
             )
+        if self.simulates(options) and given["kit"] and not any((Path(kit) / HTP).is_file() for kit in given["kit"]):
+            raise UsageError(f"--litert-npu-kit: a kit for Qualcomm's chips is a folder with {HTP}; there is none")
 
     def stages(self, context: BuildContext) -> tuple[Stage, ...]:
-        """A step for each chip, behind those of ``tflite``; ``MissingFramework`` without Qualcomm's libraries."""
+        """A step for each chip, behind those of ``tflite``; ``MissingFramework`` without Qualcomm's libraries.
+
+        Chips without a simulator come first: what runs for those is ``model.tflite``, as in the step before them, which
+        is compared exactly.  ``MissingTool`` where LiteRT's compiler is not here.
+        """
         given = context.target_options
-        socs: Sequence[str] = given["soc"]
+        socs = sorted(given["soc"], key=lambda soc: CHIPS[soc].vendor is QUALCOMM)
         if any(CHIPS[soc].vendor is QUALCOMM for soc in socs) and find_spec("onnxruntime_qnn") is None:
             raise MissingFramework("onnxruntime-qnn", self.extra)
+        from convertkit.targets.litert_npu.compile import litert_folder
         from convertkit.targets.litert_npu.stage import CompileNpu
 
+        litert_folder()
         limit = context.options.timeout_s
         return tuple(
             CompileNpu(soc, given["kit"], ai_pack=given["ai-pack"] and soc == socs[-1], timeout_s=limit) for soc in socs

@@ -23,6 +23,8 @@ class Vendor:
     played: tuple[str, ...] = ()
 
 
+HTP = "libQnnHtp.so"
+"""What a folder of Qualcomm's libraries is known by."""
 QUALCOMM = Vendor("Qualcomm", "qualcomm", "Qualcomm's AI Runtime SDK", ("Qualcomm", "QTI"))
 MEDIATEK = Vendor("MediaTek", "mediatek", "MediaTek's NeuroPilot SDK", ("Mediatek",))
 GOOGLE = Vendor("Google", "google_tensor", "Google's Tensor SDK", ("Google",))

@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from convertkit.errors import MissingTool, ToolError
-from convertkit.targets.litert_npu.chips import QUALCOMM, Chip, Vendor
+from convertkit.targets.litert_npu.chips import HTP, QUALCOMM, Chip, Vendor
 from convertkit.workers.programs import run_to_end
 
 COMPILER, _PLUGINS = Path("tools", "apply_plugin_main"), Path("vendors")
@@ -26,8 +26,8 @@ _LACKING = (
     re.compile(r"Failed to load (\w+) shared library"),
 )
 _SAID = re.compile(r"^.*?(?:\bERROR\b|\[ +ERROR +\]|\bFailed\b).*$", re.MULTILINE)
-_HTP, _STANDS_FOR = "libQnnHtp.so", {"libQnnLpai.so": "libQnnSystem.so"}
-"""What a folder of Qualcomm's libraries is known by; a library that the plug-in is linked to, and calls nothing of."""
+_STANDS_FOR = {"libQnnLpai.so": "libQnnSystem.so"}
+"""For a library that the plug-in is linked to, and calls nothing of."""
 
 
 def litert_folder() -> Path:
@@ -58,18 +58,19 @@ def compile_for(model: Path, chip: Chip, made: Path, kits: Sequence[str], timeou
             told = f"LiteRT's compiler for {chip.model} did not end within {limit:g} s; --timeout gives it more"
             raise ToolError(told) from error
     if ended.returncode or not made.is_file() or not made.stat().st_size:
-        raise refusal(chip, f"{ended.stdout}\n{ended.stderr}")
+        raise refusal(chip, f"{ended.stdout}\n{ended.stderr}", ended.returncode)
 
 
-def refusal(chip: Chip, said: str) -> MissingTool | ToolError:
-    """What the compiler's words come to: a library that is lacking, or else what it says itself."""
+def refusal(chip: Chip, said: str, code: int) -> MissingTool | ToolError:
+    """What the compiler's words and exit code come to: a library that is lacking, or else what it says itself."""
     lacking = sorted({Path(found).name for kind in _LACKING for found in kind.findall(said)})
     if lacking:
         return MissingTool(
             f"LiteRT's compiler for {chip.model} lacks {', '.join(lacking)}, which {chip.vendor.kit} has; "
             "--litert-npu-kit has to be the folder with its libraries for Linux on x86-64"
         )
-    told = "; ".join(line.strip() for line in _SAID.findall(said)[:3])[:400] or "it leaves no file, and says nothing"
+    nothing = f"it ended with {code}, and says nothing" if code else "it leaves no file, and says nothing"
+    told = "; ".join(line.strip() for line in _SAID.findall(said)[:3])[:400] or nothing
     return ToolError(f"LiteRT does not compile the model for {chip.model}: {told}")
 
 
@@ -77,7 +78,7 @@ def refusal(chip: Chip, said: str) -> MissingTool | ToolError:
 def _libraries(vendor: Vendor, kits: Sequence[str]) -> Iterator[list[Path]]:
     """The folders in which the vendor's libraries are; Qualcomm's are those of onnxruntime-qnn where no kit has any."""
     folders = [Path(kit).absolute() for kit in kits]
-    if vendor is not QUALCOMM or any((folder / _HTP).is_file() for folder in folders):
+    if vendor is not QUALCOMM or any((folder / HTP).is_file() for folder in folders):
         yield folders
         return
     with TemporaryDirectory(prefix="convertkit-npu-") as linked:

@@ -38,7 +38,10 @@ def check_tables(before: Sequence[FileGraph]) -> None:
         for operator in graph.operators:
             if operator.code == "CAST" and graph.tensors[operator.inputs[0]].scale:
                 name = graph.tensors[operator.outputs[0]].name
-                reason = "it is part of a function that is a table in the file, of which NPUs read other places"
+                reason = (
+                    "it is part of a function that is a table in the file; Qualcomm's NPU reads that at other places, "
+                    "and no other NPU was tried"
+                )
                 raise Unsupported(reason, subject=f"{name} (CAST)", ways_out=_WAYS)
 
 

@@ -43,8 +43,8 @@ val model = CompiledModel.create(context.assets, "{asset}", options, environment
 def _delivery() -> str:
     return f"""
 ## The AI pack
-Copy `{FOLDER}/{PACK}` beside the app's module, and `device_targeting_configuration.xml` into that. On every device the
-file is the asset `model/model.tflite`: Google Play takes the group off the folder's name.
+Copy `{FOLDER}/{PACK}` beside the app's module, and `{FOLDER}/device_targeting_configuration.xml` into the app's module.
+On every device the file is the asset `model/model.tflite`: Google Play takes the group off the folder's name.
 In `settings.gradle.kts` write `include(":{PACK}")`, and in the app's `build.gradle.kts`:
 
 ```kotlin

@@ -67,7 +67,7 @@ def test_one_operator_hands_everything_to_the_npu(made):
 
 
 def test_the_program_is_what_runs(made, tmp_path):
-    """Not the file beside it: with the program of another model, results are that model's."""
+    """Not the file beside it: where the program's bytes are zeros, nothing runs."""
     feed = {"input": np.load(TEST)["input"][:1]}
     shutil.copytree(made.path, tmp_path / "copy")
     path = tmp_path / "copy" / made.artifact.path.name
@@ -217,6 +217,7 @@ def test_what_the_npu_does_not_take_is_named(made):
         ((), 2, "needs --full-integer"),
         (("--full-integer", "--litert-npu-soc", "sm1"), 2, "sm8650"),
         (("--full-integer", "--litert-npu-kit", "nowhere"), 2, "there is no such folder"),
+        (("--full-integer", "--litert-npu-kit", "fixtures"), 2, "is a folder with libQnnHtp.so; there is none"),
         (("--full-integer", "--litert-npu-soc", "ptl", "--litert-npu-ai-pack"), 2, "no device with ptl"),
         (("--full-integer", "--litert-npu-soc", "mt6991"), 4, "takes libraries of MediaTek's NeuroPilot SDK"),
     ],
@@ -257,7 +258,8 @@ def test_what_the_compiler_says_is_told(made, tmp_path):
     (tmp_path / "model.tflite").write_bytes(b"no model at all")
     with pytest.raises(ToolError, match=r"LiteRT does not compile the model for SM8550: \S+"):
         compile_for(tmp_path / "model.tflite", CHIPS["sm8550"], tmp_path / "npu.tflite", ())
-    assert "leaves no file, and says nothing" in str(refusal(CHIPS["sm8550"], ""))
+    assert "it leaves no file, and says nothing" in str(refusal(CHIPS["sm8550"], "", 0))
+    assert "it ended with -11, and says nothing" in str(refusal(CHIPS["sm8550"], "", -11))
 
 
 def test_without_the_simulator_nothing_is_left(tmp_path, monkeypatch):
@@ -271,18 +273,31 @@ def test_without_a_compiler_it_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(compiling, "COMPILER", Path("tools", "none"))
     with pytest.raises(MissingTool, match="has no compiler for NPUs"):
         compile_for(tmp_path / "model.tflite", CHIPS["sm8550"], tmp_path / "npu.tflite", ())
+    words = ("export", NETWORK, "-t", "litert-npu", "--int8", "--full-integer", "--calib", CALIBRATION)
+    told = here(*words, "-o", tmp_path / "out")
+    check_refusal(told, 4, "has no compiler for NPUs")
+    assert "pytorch-to-onnx" not in told.err, "steps were made before it was said"
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_export_for_a_chip_without_a_simulator_says_so(tmp_path, monkeypatch):
-    """With a kit in its place: what is compiled is Qualcomm's program under another chip's name."""
+    """With a kit in its place: what is compiled is Qualcomm's program under another chip's name.
+
+    It comes before Qualcomm's chips in whatever order they are asked for: behind one, it would be compared with what
+    the simulator gave, which is not exactly what ``model.tflite`` gives.
+    """
     monkeypatch.setattr(
         "convertkit.targets.litert_npu.stage.compile_for",
         lambda model, _, made, kits, limit: compile_for(model, CHIPS["sm8550"], made, kits, limit),
     )
-    chosen = {"litert-npu": {"soc": ["mt6991"], "kit": [str(tmp_path)]}}
+    chosen = {"litert-npu": {"soc": ["sm8650", "mt6991"], "kit": [str(tmp_path)], "ai-pack": True}}
     made = convertkit.export(NETWORK, "litert-npu", output=tmp_path / "out", target_options=chosen, **INTEGERS)
     assert made.report["execution"] == "elsewhere"
-    assert "the NPU's program is not executed here" in made.report["steps"][-1]["artifact"]["runtime"]
+    unrun, run = made.report["steps"][-2:]
+    assert [unrun["stage"], run["stage"]] == ["litert-npu mt6991", "litert-npu sm8650"]
+    assert "the NPU's program is not executed here" in unrun["artifact"]["runtime"]
+    assert "HTP simulator" in run["artifact"]["runtime"]
+    assert (made.path / "ai_pack/model_pack/src/main/assets/model#group_Mediatek_MT6991/model.tflite").is_file()
     assert any("mt6991's program is not executed here" in note for note in made.report["notes"])
     assert "compiled and not executed" in (made.path / "README.md").read_text()
 
