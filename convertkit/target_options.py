@@ -188,7 +188,7 @@ def _one(spelled: str, option: TargetOption, value: object) -> object:
     return read
 
 
-_READING = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError)
+_READING = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RuntimeError)
 """What reading text that is not a value comes to, where a type does not say so by a ``ValueError`` of its own."""
 
 

@@ -100,6 +100,10 @@ def test_what_is_not_given_has_its_default():
         ({"title": ""}, "--gadget-title : expected text"),
         ({"fast": "yes"}, "--gadget-fast yes: expected true or false"),
         ({"notice": "nowhere.txt"}, "--gadget-notice nowhere.txt: there is no such file or folder"),
+        (
+            {"notice": "~no-such-user/a.txt"},
+            "--gadget-notice ~no-such-user/a.txt: not a value of this option, which is PATH",
+        ),
         ({"range": "1"}, "--gadget-range 1: expected LEFT:RIGHT"),
         ({"range": ["1:2", "01:2"]}, "--gadget-range 1:2 is given twice"),
         ({"range": "1:x"}, r"--gadget-range 1:x: not a value of this option, which is VALUE \(A range\)$"),

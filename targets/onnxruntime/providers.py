@@ -82,7 +82,7 @@ class ListedProvider:
     def _meets(self, node: ir.Node, condition: str, constants: Constants) -> bool:
         name, equals, wanted = condition.partition(" = ")
         if equals:
-            return _attribute(node, name) in wanted.split()
+            return not _has_attribute(node, name) or _attribute(node, name) in wanted.split()
         word, *rest = condition.split()
         if word == "constant":
             given = [node.inputs[int(each)] for each in rest if int(each) < len(node.inputs)]
@@ -164,6 +164,11 @@ def _attribute(node: ir.Node, name: str) -> str:
     known = _schema(node).attributes
     default = onnx.helper.get_attribute_value(known[name].default_value) if name in known else ""
     return default.decode() if isinstance(default, bytes) else str(default)
+
+
+def _has_attribute(node: ir.Node, name: str) -> bool:
+    """Whether it is one of the operator at the opset of its model: older ones do what is ONNX's default since."""
+    return name in node.attributes or name in _schema(node).attributes
 
 
 def _schema(node: ir.Node) -> onnx.defs.OpSchema:

@@ -137,6 +137,19 @@ def test_crops_of_a_constant_region_are_told_of(tmp_path, constant, mode):
     assert [each.reason for each in left] == ["by a constant region its kernel computes other numbers"] * wrong
 
 
+@pytest.mark.parametrize(
+    ("opset", "nodes", "provider"),
+    [
+        (11, "(float[2,4] x) => (int64[1,4] y) { y = ArgMax (x) }", "CUDA"),
+        (13, "(float[2,4] x) => (int64[2] y) { y = Shape (x) }", "Core ML (neural network)"),
+    ],
+)
+def test_an_attribute_that_the_opset_does_not_have_is_no_condition(tmp_path, opset, nodes, provider):
+    model = onnx.parser.parse_model(f'<ir_version: 7, opset_import: ["" : {opset}]> g {nodes}')
+    found = {each.provider: each for each in provider_shares(write(tmp_path, model), providers())}
+    assert found[provider].left == ()
+
+
 def test_integers_are_taken_with_the_conversions_around_them(tmp_path):
     """XNNPACK lists QLinearConv; Core ML has no integers; the others take the pairs as they are."""
     zero, scale = np.array(0, np.int8), np.array(0.1, np.float32)
