@@ -81,7 +81,7 @@ def measured(path: Path, device: Any) -> dict[str, Any]:
     import jax
 
     program = opened(path, device)
-    name, _, precision = path.parent.name.partition(".")
+    name, _, precision = path.parent.name.rpartition(".")
     kept = np.load(path.parents[1] / f"{name}.npz")
     shares, times = [], []
     for place in itertools.takewhile(lambda at: f"{at} in 0" in kept, itertools.count()):

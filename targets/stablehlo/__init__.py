@@ -29,7 +29,7 @@ class StableHloTarget:
         TargetOption(
             "precision",
             str,
-            "Of float32 products: highest on every device, or the device's own",
+            "Precision of convolutions and matrix products of float32 on GPUs and TPUs",
             default="highest",
             choices=("highest", "default"),
         ),
