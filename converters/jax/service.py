@@ -20,9 +20,11 @@ from jax import export
 from convertkit.artifact import Array, TensorSpec
 from convertkit.converters.jax.callables import exported_callable
 from convertkit.converters.jax.ends import BFLOAT16, widen_ends, widened, widened_array
+from convertkit.converters.jax.lowered import for_processor
 from convertkit.converters.jax.programs import exported_module, specialised
 from convertkit.converters.jax.sizes import fitting_sizes
 from convertkit.converters.stablehlo.importer import Interface, Names, Parsed, Port, refined
+from convertkit.converters.stablehlo.newer import readable
 from convertkit.converters.stablehlo.recognise import recognise
 from convertkit.errors import SourceError, ToolError, Unsupported
 from convertkit.formulas import sizes_of_dims
@@ -66,10 +68,9 @@ class JaxService:
             jax.config.update("jax_enable_x64", True)
         notes: list[str] = []
         if kind == "stablehlo":
-            self._take_module(_read(source))
-            notes += [_EXPANDED] if self._is_quantized else []
+            notes += self._take_module(_read(source))
         elif kind == "jax-export":
-            self._take_program(_deserialized(source))
+            notes += self._take_program(_deserialized(source))
         else:
             wanted = [(name, shape, dtype) for name, shape, dtype in params["inputs"]]
             self._take_program(*exported_callable(source, wanted))
@@ -98,25 +99,32 @@ class JaxService:
         with self._parsed.assertions() as assertions:
             return fitting_sizes(self._interface.inputs, assertions)
 
-    def _take_module(self, data: bytes) -> None:
-        """StableHLO as it is; what holds quantized types is run in its expanded form."""
-        self._module = data if data.startswith(b"ML\xefR") else _text(data)
+    def _take_module(self, data: bytes) -> tuple[str, ...]:
+        """StableHLO as it is, with notes; what holds quantized types is run in its expanded form."""
+        self._module = readable(data) if data.startswith(b"ML\xefR") else _text(data)
         self._parsed = _parsed(self._module)
+        changed, notes = for_processor(self._parsed, ())
+        self._module = self._module if changed is None else changed
         self._interface = self._parsed.interface()
         self._is_quantized = self._parsed.is_quantized()
         if self._is_quantized:
             self._module = self._parsed.expanded()
+        return (*notes, _EXPANDED) if self._is_quantized else notes
 
-    def _take_program(self, program: export.Exported, names: Sequence[str] = ()) -> None:
-        """What ``jax.export`` made; a callable's inputs have names."""
-        _check(program)
-        # Whatever platform it was lowered for, StableHLO says the same; custom calls are refused.
-        self._program = dataclasses.replace(program, platforms=("cpu",))
-        self._module = self._program.mlir_module_serialized
+    def _take_program(self, program: export.Exported, names: Sequence[str] = ()) -> tuple[str, ...]:
+        """What ``jax.export`` made, with notes; a callable's inputs have names."""
+        if program.nr_devices != 1:
+            raise Unsupported(f"a program for {program.nr_devices} devices; export it for one")
+        self._module = readable(program.mlir_module_serialized)
         self._parsed = _parsed(self._module)
+        changed, notes = for_processor(self._parsed, program.platforms)
+        self._module = self._module if changed is None else changed
+        # Whatever platform it was lowered for, StableHLO says the same; custom calls without a meaning are refused.
+        self._program = dataclasses.replace(program, platforms=("cpu",), mlir_module_serialized=self._module)
         found = self._parsed.interface(names)
         _agree(found, self._program)
         self._interface = _with_symbols(found, self._program)
+        return notes
 
     def convert(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
         """Write the canonical ONNX model to ``path``, with the dynamic dimensions named in ``sizes`` fixed."""
@@ -211,15 +219,6 @@ def _deserialized(source: str) -> Any:
             return export.deserialize(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
     except _BROKEN as error:
         raise SourceError(f"{source} is not a jax.export artifact, or a damaged one: {_first_line(error)}") from error
-
-
-def _check(program: Any) -> None:
-    if len(program.platforms) != 1:
-        raise Unsupported(
-            f"a program exported for several platforms at once ({', '.join(program.platforms)}); export it for one"
-        )
-    if program.nr_devices != 1:
-        raise Unsupported(f"a program for {program.nr_devices} devices; export it for one")
 
 
 def _agree(interface: Interface, program: Any) -> None:

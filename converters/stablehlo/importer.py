@@ -5,7 +5,7 @@ Imports jaxlib's MLIR bindings, therefore only ever imported in a worker process
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -115,6 +115,11 @@ class Parsed:
         self._context = context()
         with self._context:
             self._module = read_module(self._context, source)
+
+    def changed(self, change: Callable[[Any], bool]) -> bytes | None:
+        """Change the module in place; what it is then as a portable artifact, where ``change`` says that it did."""
+        with self._context, mlir.Location.unknown(self._context):
+            return portable(self._module) if change(self._module) else None
 
     def interface(self, input_names: Sequence[str] = ()) -> Interface:
         """The interface of the function that :meth:`to_onnx` converts, under the names it carries."""

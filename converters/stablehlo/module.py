@@ -7,6 +7,7 @@ counterpart of the same meaning are kept from being expanded.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -17,11 +18,13 @@ from jaxlib.mlir.dialects import chlo, sdy, stablehlo
 
 from convertkit.converters.stablehlo import compat
 from convertkit.converters.stablehlo.mlir import element
+from convertkit.converters.stablehlo.newer import installed_version, newer_version
 from convertkit.converters.stablehlo.older import in_todays_spelling
 from convertkit.errors import SourceError
 
 PORTABLE = b"ML\xefR"
 _UNREADABLE = (mlir.MLIRError, ValueError, RuntimeError)
+_UNKNOWN = re.compile(r"unregistered operation '([\w.]+)'")
 _KEPT_CHLO = frozenset({"chlo.erf", "chlo.top_k", "chlo.tan", "chlo.sinh", "chlo.cosh", "chlo.asin", "chlo.acos"})
 _HALF_OR_SINGLE = frozenset({"f32", "f16", "bf16"})
 _PIPELINE = (
@@ -78,7 +81,23 @@ def read_module(ctx: Any, source: bytes | str) -> Any:
     except _UNREADABLE as error:
         if foreign := _foreign(source):
             raise SourceError(f"operators that are not StableHLO's: {', '.join(foreign)}") from error
-        raise SourceError(f"the StableHLO module cannot be read: {_complaint(error)}") from error
+        raise SourceError(
+            f"the StableHLO module cannot be read: {_of_newer(source, error) or _complaint(error)}"
+        ) from error
+
+
+def _of_newer(source: bytes | str, error: Exception) -> str:
+    """What is wrong with an artifact that a newer StableHLO wrote; empty for any other."""
+    version = newer_version(source)
+    if version is None:
+        return ""
+    unknown = _UNKNOWN.search(str(error))
+    what = f"it has the operator {unknown[1]}, which is not known here" if unknown else _complaint(error)
+    theirs, ours = (".".join(map(str, each)) for each in (version, installed_version()))
+    return (
+        f"{what}; StableHLO {theirs} wrote it, the installed jaxlib reads {ours}: install a newer jaxlib, or export "
+        "the program with an older JAX"
+    )
 
 
 def _foreign(source: bytes | str) -> list[str]:

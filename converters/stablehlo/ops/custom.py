@@ -25,6 +25,8 @@ _FUNCTIONS = {
 _TRANSPARENT = frozenset({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement"})
 _ASSERTIONS = frozenset({"shape_assertion"})
 _ROUTINES = "only geqrf, gesdd, getrf, orgqr, potrf, syevd and trsm"
+_OF_GPUS = ("cu", "hip", "gpu$", "triton", "mosaic_gpu", "xla.gpu")
+_FOR_THE_PROCESSOR = "export the program for a CPU (platforms=('cpu',)), which spells out what it computes"
 
 
 @custom.translates
@@ -43,6 +45,8 @@ def custom_call(b: Builder, op: hlo.CustomCallOp, *operands: Tensor) -> tuple[Op
         return ()
     if target.startswith("lapack_"):
         raise Unsupported(f"custom call @{target}: of LAPACK, {_ROUTINES} of real numbers have an ONNX form")
+    if target.removeprefix("__").startswith(_OF_GPUS):
+        raise Unsupported(f"custom call @{target}: a kernel of a GPU; {_FOR_THE_PROCESSOR}")
     raise Unsupported(
         f"custom call @{target}: only the runtime that the module was exported for knows what it computes"
     )
