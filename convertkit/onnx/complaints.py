@@ -14,6 +14,12 @@ _BEGINNING = re.compile(r"^Exception during initialization: ")
 _PLACE = re.compile(r"^\S*\.(?:cc|cpp|cu|h|hpp):\d+ ")
 _CONDITION = re.compile(r"^.* was false\. (?=\S)")
 _FUNCTION = re.compile(r"^\w+ (?=[A-Z])")
+_LOADING = re.compile(r"^Load model from .+? failed: ?")
+MIXED_TYPES = re.compile(
+    r"Type Error: Type parameter \(\w+\) of Optype \((\w+)\) bound to different types "
+    r"\((\S+) and (\S+) in node \((.*?)\)"
+)
+"""What no valid model has: inputs of two types, of which ONNX says that they are of one."""
 _LONGEST = 400
 
 
@@ -23,7 +29,10 @@ def complaint(error: Exception) -> str:
     said, node = _CODE.sub("", lines[0]) if lines else type(error).__name__, ""
     if found := _NODE.match(said):
         node, said = f"node {found[2]} ({found[1]}): ", said[found.end() :]
-    said = _BEGINNING.sub("", said)
+    said = _LOADING.sub("", _BEGINNING.sub("", said))
+    if mixed := MIXED_TYPES.match(said):
+        kind, one, other, name = mixed.groups()
+        said = f"node {name} ({kind}) takes {one} and {other}, where ONNX has one type for both: that is not valid ONNX"
     if placed := _PLACE.match(said):
         said = said[placed.end() :]
         said = _CONDITION.sub("", said) if _CONDITION.match(said) else _FUNCTION.sub("", said)

@@ -12,9 +12,9 @@ import onnx
 import onnxruntime as ort
 
 from convertkit.artifact import Array, Artifact
-from convertkit.errors import ToolError
+from convertkit.errors import ToolError, Unsupported
 from convertkit.memory import is_large
-from convertkit.onnx.complaints import complaint
+from convertkit.onnx.complaints import MIXED_TYPES, complaint
 from convertkit.onnx.crashes import ends_the_process
 from convertkit.onnx.onnxruntime_compat import CANNOT_RUN, ERRORS, KERNEL_LACKING, cuts_sums, quantizes_by_thread
 from convertkit.stage import Feed, Outputs, Portable
@@ -86,6 +86,8 @@ class OnnxRunner:
                 self._session = ort.InferenceSession(exact, options, providers=["CPUExecutionProvider"])
         except ERRORS as error:
             refused = ToolError(f"ONNX Runtime does not load {self._artifact.path.name}: {complaint(error)}")
+            if MIXED_TYPES.search(str(error)):  # no other inputs help
+                raise Unsupported(f"{refused}; export the model again, in one type of floats") from error
             if self._optimised or not isinstance(error, CANNOT_RUN):
                 raise refused from error
             self._evaluate_instead(error, refused)

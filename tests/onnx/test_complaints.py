@@ -1,10 +1,13 @@
 """ONNX Runtime's own messages of small models that fail: the node and the reason stay, its places in C++ go."""
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
 
+import convertkit
+from convertkit.errors import ConvertKitError
 from convertkit.onnx.complaints import complaint
 from convertkit.onnx.onnxruntime_compat import ERRORS
 
@@ -44,6 +47,25 @@ def test_the_node_and_the_reason(row):
     with pytest.raises(ERRORS) as raised:
         ort.InferenceSession(model.SerializeToString(), options).run(None, feed)
     assert complaint(raised.value) == wanted
+
+
+def test_a_file_of_mixed_types(tmp_path):
+    """As torch writes a convolution in a region of autocast: no folder of ours is named, and the file is to blame."""
+    kinds = {"x": TensorProto.FLOAT16, "z": FLOAT}
+    infos = [helper.make_tensor_value_info(name, kind, [2, 2]) for name, kind in kinds.items()]
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT16, [2, 2])
+    node = helper.make_node("MatMul", ["x", "z"], ["y"], name="product")
+    graph = helper.make_graph([node], "g", infos, [result])
+    opset = [helper.make_opsetid("", 18)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "model.onnx")
+    said = (
+        "node product (MatMul) takes tensor(float16) and tensor(float), where ONNX has one type for both: that is not "
+    )
+    said += "valid ONNX; export the model again, in one type of floats"
+    with pytest.raises(ConvertKitError) as refused:
+        convertkit.export(str(tmp_path / "model.onnx"), target="onnxruntime", output=tmp_path / "out")
+    assert str(refused.value).splitlines()[0].endswith(said)
+    assert f"{tmp_path}" not in str(refused.value)
 
 
 @pytest.mark.parametrize(("error", "wanted"), [(RuntimeError(), "RuntimeError"), (RuntimeError("x" * 999), "x" * 400)])

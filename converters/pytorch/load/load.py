@@ -17,7 +17,7 @@ import torch
 import torch.nn.utils.parametrize
 
 from convertkit.converters.pytorch.compat import files, scripts
-from convertkit.converters.pytorch.load import configured, devices, io_ops_check, registered_operators
+from convertkit.converters.pytorch.load import autocasting, configured, devices, io_ops_check, registered_operators
 from convertkit.converters.pytorch.load.weights import fill, stored_weights
 from convertkit.converters.pytorch.load.wrappers import unwrapped
 from convertkit.converters.pytorch.model import containers
@@ -175,6 +175,7 @@ def _exported(path: str) -> Subject:
             raise unknown from error
         raise SourceError(f"{Path(path).name}: torch cannot read this exported program: {brief(error)}") from error
     devices.program_on_processor(program)
+    autocasting.write_casts(program)
     module, batch, follows, fixed = _of_any_batch(program)
     names = list(program.module_call_graph[0].signature.forward_arg_names or ())
     positional, keywords = arguments_of(program, lambda node: node)

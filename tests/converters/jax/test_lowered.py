@@ -274,8 +274,6 @@ def test_custom_calls_of_a_newer_stablehlo(tmp_path):
 def test_operators_of_a_newer_stablehlo(tmp_path):
     path = tmp_path / "model.jax"
     path.write_bytes(newer(exported(jnp.tanh, (2, 3), ("cpu",)), (b"tanh_v", b"tank_v")))
-    with pytest.raises(
-        ConvertKitError,
-        match=r"vhlo\.tank_v1, which is not known here; StableHLO 1\.99\.0 wrote it, .*older",
-    ):
+    said = r"vhlo\.tank_v\d, which is not known here; StableHLO 1\.99\.0 wrote it, .*older JAX"
+    with pytest.raises(ConvertKitError, match=said):
         converter.open(str(path), ExportOptions(str(path)), tmp_path, Silent())
