@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from jaxlib.mlir import ir as mlir
 
-from convertkit.converters.stablehlo.mlir import dtype_of, integer, shape_of
+from convertkit.converters.stablehlo.mlir import dtype_of, integer, shape_of, text
 from convertkit.converters.stablehlo.module import walk
 from convertkit.converters.stablehlo.ops.regions import expressions
 from convertkit.errors import Unsupported
 
-_SCAN = "chlo.scan"
+_SCAN, _COMPOSITE = "chlo.scan", "stablehlo.composite"
 _IDENTITIES: Mapping[str, Callable[[np.dtype[Any]], float]] = {
     "add": lambda kind: 0,
     "multiply": lambda kind: 1,
@@ -29,8 +29,11 @@ _IDENTITIES: Mapping[str, Callable[[np.dtype[Any]], float]] = {
 
 
 def without_scans(module: Any) -> bool:
-    """Replace every scan in place; whether there was one.  Raises ``Unsupported`` for one of another operator."""
-    scans = [op for op in walk(module.operation) if op.name == _SCAN]
+    """Replace every scan in place; whether there was one.  Raises ``Unsupported`` for one that has no such form.
+
+    A portable artifact holds a scan as a composite.
+    """
+    scans = [op for op in walk(module.operation) if _is_scan(op)]
     for op in scans:
         reducer = _reducer(op)
         start = None if reducer is None else _start(op, reducer)
@@ -41,6 +44,10 @@ def without_scans(module: Any) -> bool:
             )
         _windowed(op, reducer, start)
     return bool(scans)
+
+
+def _is_scan(op: Any) -> bool:
+    return op.name == _SCAN or (op.name == _COMPOSITE and text(op.attributes["name"]) == _SCAN)
 
 
 def _reducer(scan: Any) -> str | None:
@@ -75,11 +82,12 @@ def _start(scan: Any, reducer: str) -> Any:
 
 
 def _windowed(scan: Any, reducer: str, start: Any) -> None:
-    x, axis = scan.operands[0], integer(scan.attributes["dimension"])
+    told = scan.attributes["composite_attributes"] if scan.name == _COMPOSITE else scan.attributes
+    x, axis = scan.operands[0], integer(told["dimension"])
     shape = [size or 0 for size in shape_of(x.type)]
     window = [size if place == axis else 1 for place, size in enumerate(shape)]
     padding = np.zeros((len(shape), 2), np.int64)
-    backward = "is_reverse" in scan.attributes and bool(mlir.BoolAttr(scan.attributes["is_reverse"]).value)
+    backward = "is_reverse" in told and bool(mlir.BoolAttr(told["is_reverse"]).value)
     padding[axis, int(backward)] = max(shape[axis] - 1, 0)
     ones = mlir.DenseI64ArrayAttr.get([1] * len(shape))
     attributes = {

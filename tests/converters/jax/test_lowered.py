@@ -19,6 +19,7 @@ from jax import numpy as jnp
 
 from convertkit.converters.jax import converter
 from convertkit.converters.stablehlo import converter as stablehlo
+from convertkit.converters.stablehlo.module import context, portable, read_module
 from convertkit.errors import ConvertKitError
 from convertkit.onnx.runner import OnnxRunner
 from convertkit.progress import Silent
@@ -233,12 +234,30 @@ def test_cumulative_operators_of_a_gpu(name, first, kind, axis, back, tmp_path):
 
 
 @pytest.mark.parametrize(("name", "first"), [("add", "2.5"), ("subtract", "0.0")])
-def test_other_cumulative_operators(name, first, tmp_path):
+@pytest.mark.parametrize("serialized", [False, True])
+def test_other_cumulative_operators(name, first, serialized, tmp_path):
     path = written(tmp_path, name, first)
+    if serialized:
+        path.write_bytes(as_artifact(path.read_text()))
     with pytest.raises(
         ConvertKitError, match=r"chlo\.scan of another operator than add, .*export the program for a CPU"
     ):
         stablehlo.open(str(path), ExportOptions(str(path)), tmp_path, Silent())
+
+
+@pytest.mark.parametrize(("name", "first", "back"), [("add", "0.0", True), ("maximum", "0xFF800000", False)])
+def test_cumulative_operators_of_a_portable_artifact(name, first, back, tmp_path):
+    x = np.random.default_rng(1).standard_normal((3, 4)).astype(np.float32)
+    want, _, _ = converted(stablehlo, written(tmp_path, name, first, back=back), x)
+    (tmp_path / "model.mlir").write_bytes(as_artifact((tmp_path / "model.mlir").read_text()))
+    reference, got, _ = converted(stablehlo, tmp_path / "model.mlir", x)
+    np.testing.assert_array_equal(reference[0], want[0])
+    np.testing.assert_allclose(got[0], want[0], rtol=1e-5)
+
+
+def as_artifact(text: str) -> bytes:
+    with context() as ctx:
+        return portable(read_module(ctx, text))
 
 
 def written(tmp_path: Path, name: str, first: str, kind: str = "f32", axis: int = 1, back: bool = False) -> Path:
