@@ -10,23 +10,38 @@ import onnx_ir as ir
 from convertkit.onnx.edit import inserted
 
 _NARROW = frozenset({ir.DataType.INT8, ir.DataType.INT16, ir.DataType.UINT8, ir.DataType.UINT16})
-_WIDENED = frozenset({"CumSum", "NonZero", "ReduceProd", "ReduceSum", "Relu"})
+_WIDENED = frozenset({"CumSum", "ReduceProd", "ReduceSum", "Relu"})
 """What computes in the type of its first operand."""
+_LOOKED_FOR = frozenset(
+    {ir.DataType.BOOL, ir.DataType.FLOAT, ir.DataType.INT32, ir.DataType.INT64, ir.DataType.UINT8, None}
+)
+"""Where ONNX Runtime's NonZero looks for places."""
 
 
 def widen_narrow_integers(model: ir.Model) -> None:
-    """Compute each such operator in int32."""
-    wide = ir.DataType.INT32
-    for node in [each for each in model.graph.all_nodes() if each.op_type in _WIDENED and not each.domain]:
-        source, result = node.inputs[0], node.outputs[0]
-        if source is None or source.dtype not in _NARROW:
+    """Compute each such operator in int32; look for the places of other types in booleans, which are exact."""
+    for node in [each for each in model.graph.all_nodes() if not each.domain]:
+        source = node.inputs[0] if node.inputs else None
+        if source is None:
             continue
-        cast = inserted(node, "Cast", [source], source, {"to": int(wide)})
-        entered = cast.outputs[0]
-        cast.name, entered.name, entered.type = f"{node.name}/widen", f"{result.name}/widened", ir.TensorType(wide)
-        node.replace_input_with(0, entered)
-        if node.op_type != "NonZero":
-            _left(node, result, source.dtype)
+        if node.op_type == "NonZero" and source.dtype not in _LOOKED_FOR:
+            _entered(node, source, ir.DataType.BOOL)
+        elif node.op_type in _WIDENED and source.dtype in _NARROW:
+            result, dtype = node.outputs[0], source.dtype
+            _entered(node, source, ir.DataType.INT32)
+            _left(node, result, dtype)
+
+
+def _entered(node: ir.Node, source: ir.Value, dtype: ir.DataType) -> None:
+    """Cast the first operand."""
+    cast = inserted(node, "Cast", [source], source, {"to": int(dtype)})
+    entered = cast.outputs[0]
+    cast.name, entered.name, entered.type = (
+        f"{node.name}/widen",
+        f"{node.outputs[0].name}/widened",
+        ir.TensorType(dtype),
+    )
+    node.replace_input_with(0, entered)
 
 
 def _left(node: ir.Node, result: ir.Value, dtype: ir.DataType) -> None:
