@@ -2,7 +2,7 @@
 
     python bench/cuda_nodes.py write FOLDER      here: cases of one node, from ONNX's node suite
     python bench/cuda_nodes.py run FOLDER        on the machine with the GPU, with onnxruntime-gpu and not convertkit
-    python bench/cuda_nodes.py compare FOLDER    here: exit code 1 where the table tells something else
+    python bench/cuda_nodes.py compare FOLDER    here: exit code 1 where the table tells something else, but of KNOWN
 
 Each operator of the suite is written for several opsets and with each type that its first input may have.  A node is
 taken where a session opens that must not fall back to the CPU; cases that ONNX Runtime runs nowhere are left out.
@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 OPSETS = (13, 18, 21, 22, 25)
+KNOWN = {"Attention", "BatchNormalization", "QuantizeLinear", "Resize"}
+"""Operators with cases that are told otherwise; docs/measurements/gpu.md says which and why."""
 Row = dict[str, Any]
 
 
@@ -164,7 +166,7 @@ def compare(folder: Path) -> int:
     for key, types in sorted(others.items()):
         print(*key, *sorted(set(types)), sep=" | ")
     print(f"{right} of {right + sum(map(len, others.values()))} as the table tells")
-    return bool(others)
+    return any(key[0] not in KNOWN for key in others)
 
 
 def main() -> int:

@@ -16,6 +16,7 @@ from convertkit.onnx.specs import dtype_name
 
 _UNJUDGED = "?"
 _Q, _DQ = "QuantizeLinear", "DequantizeLinear"
+_BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,8 @@ def _told(condition: str) -> str:
         return f"the type of input {rest[0]} is not {', '.join(rest[1:])}"
     if word == "absent":
         return f"input {rest[0]} is given"
+    if word == "blocks":
+        return "blocks of 8 bits fail when they run"
     if word == "region":
         return "by a constant region its kernel computes other numbers"
     name, _, wanted = condition.partition(" = ")
@@ -194,6 +197,12 @@ def _is_given(node: ir.Node, place: str) -> bool:
     return int(place) < len(node.inputs) and node.inputs[int(place)] is not None
 
 
+def _has_blocks_of_bytes(node: ir.Node) -> bool:
+    integers = node.inputs[0] if node.op_type == _DQ else node.outputs[0]
+    given = node.attributes.get("block_size")
+    return bool(given and given.value) and integers is not None and integers.dtype in _BYTES
+
+
 def _is_cropped(node: ir.Node) -> bool:
     return _attribute(node, "coordinate_transformation_mode") == "tf_crop_and_resize"
 
@@ -214,6 +223,7 @@ _CONDITIONS: Mapping[str, Callable[[ir.Node, list[str]], bool]] = {
     "rank": lambda node, rest: all(_rank(value) == int(rest[0]) for value in node.inputs[:2]),
     "last": lambda node, _: _is_last(node),
     "version": lambda node, rest: _schema(node).since_version <= int(rest[0]),
+    "blocks": lambda node, _: not _has_blocks_of_bytes(node),
     "absent": lambda node, rest: not _is_given(node, rest[0]),
     "types": _has_types,
     "type": lambda node, rest: _has_type(node, rest[0], rest[1:]),

@@ -96,6 +96,12 @@ UNMET = [
         "CUDA",
         "input 7 is given",
     ),
+    (
+        "int8[4,32] x, float[4,2] s",
+        "y = DequantizeLinear <axis = 1, block_size = 16> (x, s)",
+        "CUDA",
+        "blocks of 8 bits fail when they run",
+    ),
     ("uint8[2,4] x, int8[4,3] w", "y = MatMulInteger (x, w)", "CUDA", "its type is not int8"),
     ("int32[2,4] x", "y = Pow (x, x)", "Core ML (ML program)", "its type is not float32"),
 ]
@@ -105,6 +111,8 @@ MET = [
     (MATRIX, "y = MatMul (x, w)", "XNNPACK"),
     ("float[2,4] x", "y = ArgMax <axis = 1> (x)", "CUDA"),
     ("float[1,4] x", "y = Equal (x, x)", "CUDA"),
+    ("int4[4,32] x, float[4,2] s", "y = DequantizeLinear <axis = 1, block_size = 16> (x, s)", "CUDA"),
+    ("int8[4,32] x, float[4] s", "y = DequantizeLinear <axis = 0> (x, s)", "CUDA"),
     (IMAGE, 'y = ConvTranspose <auto_pad = "VALID"> (x, w)', "CUDA"),
     ("int64[3] x, int64 d, float[2] v", "y = OneHot (x, d, v)", "CUDA"),
     ("float[3,1,4] x, float[1,8,4] w, float[1,8,2] r", "y = LSTM <hidden_size = 2> (x, w, r)", "CUDA"),
