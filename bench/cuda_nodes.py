@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 OPSETS = (13, 18, 21, 22, 25)
-KNOWN = {"Attention", "BatchNormalization", "QuantizeLinear", "Resize"}
+KNOWN = {"Attention", "BatchNormalization", "DequantizeLinear", "QuantizeLinear", "Resize"}
 """Operators with cases that are told otherwise; docs/measurements/gpu.md says which and why."""
 Row = dict[str, Any]
 
