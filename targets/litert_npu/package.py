@@ -42,6 +42,8 @@ def read_facts(folder: Path) -> Facts:
         facts = Facts(**{**found, "socs": tuple(found["socs"])})
         if any(soc not in CHIPS for soc in facts.socs) or not isinstance(facts.sha256, dict):
             raise ValueError("it names chips that there are not")
+        if not facts.socs or not {BEFORE, *map(file_for, facts.socs)} <= set(facts.sha256):
+            raise ValueError("it does not name all files")
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise SourceError(f"{FACTS} beside the model is not what an export writes: {error}") from error
     return facts

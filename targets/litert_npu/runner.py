@@ -9,11 +9,12 @@ import numpy as np
 
 from convertkit.around import Around
 from convertkit.artifact import Artifact
+from convertkit.errors import SourceError
 from convertkit.feeding import encoded
 from convertkit.stage import Feed, Outputs, Runner
 from convertkit.targets.litert_npu.chips import CHIPS, QUALCOMM
 from convertkit.targets.litert_npu.dispatch import program_of, write_context
-from convertkit.targets.litert_npu.package import BEFORE, checked, compiled_from
+from convertkit.targets.litert_npu.package import BEFORE, FACTS, checked, compiled_from
 from convertkit.targets.qnn.runtime import SERVICE, runtime_name
 from convertkit.targets.tflite.runner import TfliteRunner
 from convertkit.workers.process import Worker
@@ -24,6 +25,8 @@ def runner(artifact: Artifact) -> Runner:
     """For the file that the artifact is, once the digests of all files of the package are what they were."""
     facts = checked(artifact.path.parent)
     soc = artifact.path.stem.partition("_")[2]
+    if artifact.path.name not in facts.sha256:
+        raise SourceError(f"{artifact.path.name} is not a file that {FACTS} tells of")
     simulated = soc in facts.socs and CHIPS[soc].vendor is QUALCOMM
     return SimulatedRunner(artifact, soc) if simulated else UncompiledRunner(artifact)
 

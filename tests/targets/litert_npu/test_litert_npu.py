@@ -125,9 +125,31 @@ def test_a_package_that_names_files_elsewhere_is_refused(made, tmp_path):
     shutil.copytree(made.path, tmp_path / "copy")
     shutil.copyfile(made.path / "model.tflite", tmp_path / "other.tflite")
     facts = tmp_path / "copy" / "litert-npu.json"
-    facts.write_text(facts.read_text().replace('"model.tflite"', '"../other.tflite"'))
+    told = json.loads(facts.read_text())
+    told["sha256"]["../other.tflite"] = told["sha256"]["model.tflite"]
+    facts.write_text(json.dumps(told))
     with pytest.raises(SourceError, match=r"\.\./other\.tflite is not the file"):
         plugins.runner(replace(made.artifact, path=tmp_path / "copy" / made.artifact.path.name))
+
+
+@pytest.mark.parametrize("name", ["model.tflite", "model_sm8550.tflite", None])
+def test_a_package_that_does_not_tell_of_all_its_files_is_refused(made, tmp_path, name):
+    """A file whose digest nobody knows may be anyone's."""
+    shutil.copytree(made.path, tmp_path / "copy")
+    facts = tmp_path / "copy" / "litert-npu.json"
+    told = json.loads(facts.read_text())
+    told["sha256"] = {} if name is None else {key: value for key, value in told["sha256"].items() if key != name}
+    facts.write_text(json.dumps(told))
+    with pytest.raises(SourceError, match="it does not name all files"):
+        plugins.runner(replace(made.artifact, path=tmp_path / "copy" / made.artifact.path.name))
+
+
+def test_a_file_of_another_chip_is_not_run_as_the_one_before(made, tmp_path):
+    shutil.copytree(made.path, tmp_path / "copy")
+    other = tmp_path / "copy" / "model_mt6991.tflite"
+    shutil.copyfile(made.artifact.path, other)
+    with pytest.raises(SourceError, match=r"model_mt6991\.tflite is not a file that litert-npu\.json tells of"):
+        plugins.runner(replace(made.artifact, path=other))
 
 
 def test_an_empty_file_is_no_program(made, tmp_path, monkeypatch):
