@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -39,6 +40,13 @@ def litert_name() -> str:
         return "LiteRT"
 
 
+def listing(kit: Path) -> str:
+    """A digest of the names, sizes and times of a kit's files: another kit in the same folder compiles anew."""
+    found = sorted(path for path in kit.rglob("*") if path.is_file())
+    told = ((path.relative_to(kit).as_posix(), path.stat().st_size, path.stat().st_mtime_ns) for path in found)
+    return hashlib.sha256(repr(list(told)).encode()).hexdigest()
+
+
 class CompileNpu:
     """Adds the file for one chip to the package; what runs of it then is that file, where a simulator is here."""
 
@@ -55,7 +63,8 @@ class CompileNpu:
 
     @property
     def options(self) -> Mapping[str, object]:
-        return {"soc": self._soc, "kits": list(self._kits), "ai_pack": self._ai_pack, "compiler": litert_name()}
+        kits = [listing(Path(kit)) for kit in self._kits]
+        return {"soc": self._soc, "kits": kits, "ai_pack": self._ai_pack, "compiler": litert_name()}
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         """``Unsupported`` names what the NPU does not take, ``ToolError`` is what LiteRT's compiler says."""

@@ -29,6 +29,7 @@ from convertkit.targets.litert_npu.ai_pack import targeting
 from convertkit.targets.litert_npu.chips import CHIPS
 from convertkit.targets.litert_npu.compile import compile_for, refusal
 from convertkit.targets.litert_npu.dispatch import CODE, check_whole, program_of
+from convertkit.targets.litert_npu.stage import CompileNpu
 from convertkit.targets.tflite_micro.file import read_graphs
 from tests import onnx_models
 from tests.command_line import check_refusal, here
@@ -150,6 +151,16 @@ def test_a_file_of_another_chip_is_not_run_as_the_one_before(made, tmp_path):
     shutil.copyfile(made.artifact.path, other)
     with pytest.raises(SourceError, match=r"model_mt6991\.tflite is not a file that litert-npu\.json tells of"):
         plugins.runner(replace(made.artifact, path=other))
+
+
+def test_another_kit_in_the_same_folder_compiles_anew(tmp_path):
+    (tmp_path / "lib").mkdir()
+    library = tmp_path / "lib" / "libneuron.so"
+    library.write_bytes(b"first")
+    first, again = (CompileNpu("mt6991", [str(tmp_path)]).options for _ in range(2))
+    assert first == again
+    library.write_bytes(b"second")
+    assert CompileNpu("mt6991", [str(tmp_path)]).options != first
 
 
 def test_an_empty_file_is_no_program(made, tmp_path, monkeypatch):
