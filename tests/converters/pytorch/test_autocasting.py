@@ -20,6 +20,11 @@ from convertkit.errors import ConvertKitError, Unsupported
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "1")  # loading sets it, for a process of its own; undone here
+
+
 class Net(nn.Module):
     """Operators of a type of their own, and others; the region is the processor's, whose policy has the first alone."""
 
