@@ -362,7 +362,8 @@ def test_processes_share_a_cache(place):
 
 
 INTERRUPTED = """
-import os, sys, time
+import os, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what it leaves behind with Ctrl-C ignored
 from pathlib import Path
 from contextlib import contextmanager
 from convertkit.progress import Silent
