@@ -33,6 +33,7 @@ from tensorflow_numbers import numbers
 from convertkit.converters.tensorflow import source as opening
 from convertkit.converters.tensorflow.service import TensorFlowService
 from convertkit.errors import ConvertKitError
+from convertkit.onnx.complaints import complaint
 from convertkit.onnx.load import load_model
 from convertkit.onnx.onnxruntime_compat import ERRORS
 from convertkit.recipe import ExportOptions
@@ -227,7 +228,9 @@ def results(case: Case, module: Any, free: bool, kind: str) -> Iterator[tuple[st
             yield (runtime, *_judged(lambda feed: signature(**feed), given, kind))
         except ConvertKitError as error:
             yield runtime, "refused", str(error).splitlines()[0].replace(work, "")
-        except (*FAULTS, *ERRORS) as error:
+        except ERRORS as error:
+            yield runtime, "fault", f"{type(error).__name__}: {complaint(error)}"
+        except FAULTS as error:
             yield runtime, "fault", f"{type(error).__name__}: {error}".replace(work, "")[:300]
 
 
@@ -297,7 +300,7 @@ def page(folder: Path) -> None:
         "they trace with one. Each went through the routes and the compiler, unverified beyond what the routes do",
         "themselves, and was judged on noise, pixels, zeros, ones, equal, negative, half-integer, large and tiny",
         "numbers and other batches. A run keeps the rows that are there: float64 and what was right in float32 were",
-        "not run again after the last changes.",
+        "not run again after the last changes, but for the places of float64 values.",
         "",
         "| type | runtime | right | refused | wrong | fault |",
         "|---|---|---|---|---|---|",
