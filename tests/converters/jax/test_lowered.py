@@ -245,6 +245,18 @@ def test_other_cumulative_operators(name, first, serialized, tmp_path):
         stablehlo.open(str(path), ExportOptions(str(path)), tmp_path, Silent())
 
 
+def test_a_scan_whose_last_state_is_read_is_refused(tmp_path):
+    path = written(tmp_path, "add", "0.0")
+    both = path.read_text().replace("-> tensor<3x4xf32> {", "-> (tensor<3x4xf32>, tensor<3xf32>) {", 1)
+    path.write_text(
+        both.replace("return %all#0 : tensor<3x4xf32>", "return %all#0, %all#1 : tensor<3x4xf32>, tensor<3xf32>")
+    )
+    with pytest.raises(
+        ConvertKitError, match=r"chlo\.scan of another operator than add, .*export the program for a CPU"
+    ):
+        stablehlo.open(str(path), ExportOptions(str(path)), tmp_path, Silent())
+
+
 @pytest.mark.parametrize(("name", "first", "back"), [("add", "0.0", True), ("maximum", "0xFF800000", False)])
 def test_cumulative_operators_of_a_portable_artifact(name, first, back, tmp_path):
     x = np.random.default_rng(1).standard_normal((3, 4)).astype(np.float32)

@@ -11,6 +11,7 @@ import onnxruntime as ort
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import convertkit
 from convertkit.converters.pytorch.load import autocasting
@@ -92,6 +93,44 @@ def test_other_types_than_the_gpus_are_refused():
     program = as_on_a_gpu(Net(), torch.randn(3, 6), single=("softmax", "relu"))
     with pytest.raises(Unsupported, match=r"aten\.relu in a region .* gives float32 on the GPU.*run_decompositions"):
         autocasting.write_casts(program)
+
+
+class Mixed(nn.Module):
+    """A region without casts within one with them, and an operator that computes in the widest of its types."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.first, self.second = nn.Linear(6, 4), nn.Linear(6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.float16):
+            half = self.second(x)
+            with torch.autocast("cpu", enabled=False):
+                plain = self.first(x)
+            return torch.atan2(half, plain)
+
+
+def test_regions_that_leave_types_alone_and_operators_of_two_types():
+    net, x = Mixed(), torch.randn(3, 6)
+    program = as_on_a_gpu(net, x, single=("atan2",))
+    autocasting.write_casts(program)
+    half = nn.functional.linear(x.half(), net.second.weight.half(), net.second.bias.half())
+    torch.testing.assert_close(program.module()(x), torch.atan2(half.float(), net.first(x)), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("types", "wanted"), [(("half", "float"), "float"), (("half", "half"), "half")])
+def test_operators_of_the_widest_type(types, wanted):
+    """``dot`` takes two of one type: the narrower one is cast."""
+    graph = torch.fx.Graph()
+    with FakeTensorMode():
+        places = [graph.placeholder(f"x{number}") for number in range(2)]
+        for place, name in zip(places, types, strict=True):
+            place.meta["val"] = torch.empty(4, dtype=getattr(torch, name))
+        node = graph.call_function(torch.ops.aten.dot.default, tuple(places))
+        node.meta["val"] = torch.empty((), dtype=getattr(torch, wanted))
+    autocasting._cast(node, torch.float16)
+    assert [each.meta["val"].dtype for each in node.all_input_nodes] == [getattr(torch, wanted)] * 2
 
 
 def test_regions_of_other_devices(tmp_path):

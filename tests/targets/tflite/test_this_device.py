@@ -26,6 +26,7 @@ from convertkit.targets.forms.machine import machine
 from convertkit.targets.tflite import TfliteTarget
 from convertkit.targets.tflite.costs import tables as module
 from convertkit.targets.tflite.costs.calls import call_costs
+from convertkit.targets.tflite.costs.measured import here
 from convertkit.targets.tflite.costs.measured.assembled import USUAL, caches_of, with_near
 from convertkit.targets.tflite.costs.measured.here import measured_tables
 from convertkit.targets.tflite.costs.measured.tiles import DENSE, best_within
@@ -222,3 +223,14 @@ def test_what_lies_beyond_the_near_caches_is_timed_with_an_image_that_does(secon
     assert told["near_elements"] == (near or 5)
     assert told["ns_per_unit"]["Conv.depthwise"].get("near_elements") == (9 * near if near else None)
     assert told["ns_per_unit"]["Add"] == {"float32": 1.0}
+
+
+@pytest.mark.parametrize(("told", "near"), [("2048K\n", 262144), ("many\n", None), ("", None)])
+def test_the_second_level_of_this_machine_decides(
+    told: str, near: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = tmp_path / "size"
+    size.write_text(told)
+    monkeypatch.setattr(here, "_SECOND_LEVEL", size)
+    table = measured_tables(within=Counted(), alone=Counted())
+    assert table["near_elements"] == (near or committed("x86")["near_elements"])
