@@ -15,6 +15,7 @@ from convertkit.stage import Stage, Tolerance
 from convertkit.targets.qnn.context import binary_of, refuse_fallback, sealed
 from convertkit.targets.qnn.norms import write_norms
 from convertkit.targets.qnn.pairs import place_pairs
+from convertkit.targets.qnn.pools import write_averages
 from convertkit.targets.qnn.readme import readme
 from convertkit.targets.qnn.runtime import SERVICE, runtime_name
 from convertkit.workers.process import Worker
@@ -47,6 +48,7 @@ class CompileContext:
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         """``Unsupported`` names the nodes that the NPU does not take, ``ToolError`` is what QNN says."""
         model = load_own(source.path)
+        write_averages(model)
         place_pairs(model)
         make_unsigned(model)
         write_norms(model)

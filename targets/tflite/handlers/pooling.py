@@ -9,7 +9,7 @@ from convertkit.targets.forms.windows import Window
 from convertkit.targets.tflite.annotations import NHWC
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import float_only
-from convertkit.targets.tflite.handlers.window import grown, own_padding, window
+from convertkit.targets.tflite.handlers.window import grown, is_padded, own_padding, window
 from convertkit.targets.tflite.handlers.windows import averaged, largest, largest_with_places
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 
@@ -76,19 +76,18 @@ def average_pool(
             pads=_lifted(pads), strides=None if strides is None else (1, *strides),
         )  # fmt: skip
         return b.squeeze(image, (1,))
-    if ceil_mode:
-        win = grown(win, x.shape[1:-1])
-    padded = any(before or after for before, after in win.pads)
-    if win.kernel == x.shape[1:-1] and not padded and not x.is_quantized:
+    counts_pads = bool(count_include_pad) and is_padded(win)
+    stated, win = win, grown(win, x.shape[1:-1]) if ceil_mode else win
+    if win.kernel == x.shape[1:-1] and not is_padded(win) and not x.is_quantized:
         return b.mean(x, (1, 2), keep_dims=True)
     padding = own_padding(win, x.shape[1:-1])
-    if padding == "VALID" or (padding == "SAME" and not count_include_pad):
+    if padding == "VALID" or (padding == "SAME" and not counts_pads):
         return b.average_pool_2d(x, window=_two(win.kernel), strides=_two(win.strides), padding=padding)
     y = b.pad(x, ((0, 0), *win.pads, (0, 0)))
     y = b.average_pool_2d(y, window=_two(win.kernel), strides=_two(win.strides), padding="VALID")
-    if count_include_pad and not ceil_mode:
+    if counts_pads and win == stated:
         return y
-    return _recounted(b, y, x, win, pads if count_include_pad else None)
+    return _recounted(b, y, x, win, pads if counts_pads else None)
 
 
 def _recounted(b: Builder, y: Tensor, x: Tensor, win: Window, counted: tuple[int, ...] | None) -> Tensor:

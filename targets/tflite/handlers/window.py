@@ -24,9 +24,14 @@ def grown(win: Window, sizes: tuple[int, ...]) -> Window:
     return win.grown(_known(sizes))
 
 
+def is_padded(win: Window) -> bool:
+    """Whether the window reaches beyond the image anywhere."""
+    return any(before or after for before, after in win.pads)
+
+
 def own_padding(win: Window, sizes: tuple[int, ...]) -> Padding | None:
     """The padding scheme that TFLite's kernels compute themselves and that equals the window's, if one does."""
-    if not any(before or after for before, after in win.pads):
+    if not is_padded(win):
         return "VALID"
     if any(size == DYNAMIC and stride != 1 for size, stride in zip(sizes, win.strides, strict=True)):
         return None

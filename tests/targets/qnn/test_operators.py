@@ -8,6 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import convertkit
+from convertkit.errors import Unsupported
 
 SHAPE = (1, 3, 10, 7)
 UNARY = ("Softplus", "Selu", "ThresholdedRelu", "Sign", "Sin", "Cos", "Atan", "LogSoftmax", "LpNormalization", "LRN")
@@ -39,6 +40,29 @@ def test_functions_in_a_row_run_on_the_npu(tmp_path):
         helper.make_node("Mean", ["a", "c"], ["y"]),
     ]
     assert float(delivered(nodes, tmp_path, [two])["snr_db"]) > 30
+
+
+@pytest.mark.parametrize("counts", [0, 1])
+def test_an_average_whose_number_is_rounded_up(counts, tmp_path):
+    """As it stands the HTP computes another pool, -4 dB; without padding there is nothing to count."""
+    given = {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1, "count_include_pad": counts}
+    wide = numpy_helper.from_array(np.array([1, 3, 10, 7]), "sizes")
+    nodes = [
+        helper.make_node("AveragePool", ["x"], ["a"], **given),
+        helper.make_node("Resize", ["a", "", "", "sizes"], ["y"], mode="nearest"),
+    ]
+    assert float(delivered(nodes, tmp_path, [wide])["snr_db"]) > 30
+
+
+def test_an_average_that_is_rounded_up_beside_padding_that_counts_is_refused(tmp_path):
+    given = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 0, 1, 0], "ceil_mode": 1, "count_include_pad": 1}
+    wide = numpy_helper.from_array(np.array([1, 3, 10, 7]), "sizes")
+    nodes = [
+        helper.make_node("AveragePool", ["x"], ["a"], name="pool", **given),
+        helper.make_node("Resize", ["a", "", "", "sizes"], ["y"], mode="nearest"),
+    ]
+    with pytest.raises(Unsupported, match=r"pool \(AveragePool\): ceil_mode beside padding that counts"):
+        delivered(nodes, tmp_path, [wide])
 
 
 @pytest.mark.nightly

@@ -26,6 +26,24 @@ ROWS = {
     "InstanceNormalization (x, scale, scale)": ("[1,3,9,9]", "", "MEAN", BYTES),
     "Softmax (x)": ("[6,16]", "", "SOFTMAX", BOTH),
     "Conv (x, w)": ("[1,3,9,9]", "", "CONV_2D", BOTH),
+    "AveragePool <kernel_shape = [3,3], pads = [1,1,1,1], count_include_pad = 1> (x)": (
+        "[1,3,9,9]",
+        "",
+        "AVERAGE_POOL_2D",
+        BOTH,
+    ),
+    "AveragePool <kernel_shape = [3,3], strides = [2,2], ceil_mode = 1, count_include_pad = 1> (x)": (
+        "[1,3,10,8]",
+        "",
+        "AVERAGE_POOL_2D",
+        BOTH,
+    ),
+    "AveragePool <kernel_shape = [3], pads = [1,1], count_include_pad = 1> (x)": (
+        "[1,3,9]",
+        "",
+        "AVERAGE_POOL_2D",
+        BOTH,
+    ),
 }
 CONSTANTS = {
     "slope": np.linspace(0.1, 0.4, 16, dtype="f4"),
