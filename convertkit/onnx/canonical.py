@@ -21,6 +21,7 @@ from convertkit.onnx.contrib import decompose_contrib, name_domains
 from convertkit.onnx.flags import choose_flags
 from convertkit.onnx.inlining import at_one_opset
 from convertkit.onnx.integer_products import multiply_integers
+from convertkit.onnx.lacking_kernels import write_out_lacking
 from convertkit.onnx.ml import decompose_ml
 from convertkit.onnx.newer import to_older
 from convertkit.onnx.older import SEVEN, sampled_as_before, state_meanings, to_seven
@@ -30,6 +31,7 @@ from convertkit.onnx.sequences import restore_sequences
 from convertkit.onnx.sigmoids import write_out_sigmoids
 from convertkit.onnx.size_readers import ask_behind
 from convertkit.onnx.static_sequences import write_out_sequences
+from convertkit.onnx.steps_first import put_steps_first
 
 MIN_OPSET, MAX_OPSET = 18, 26
 _COORDINATES_SINCE, _LAST_AXES_SINCE = 11, 13
@@ -62,6 +64,7 @@ def canonicalize(model: ir.Model, max_opset: int = MAX_OPSET) -> ir.Model:
         common.InlinePass()(model)  # ONNX's version converter drops them
     name_domains(model)
     model = _at_supported_opset(model, max_opset)
+    put_steps_first(model)
     decompose_contrib(model)
     decompose_ml(model)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
@@ -71,6 +74,7 @@ def canonicalize(model: ir.Model, max_opset: int = MAX_OPSET) -> ir.Model:
         simplify(model)
     recognise_operators(model)
     write_out_sigmoids(model)
+    write_out_lacking(model)
     drop_plain_dilations(model)
     trim_pads(model)
     multiply_integers(model)

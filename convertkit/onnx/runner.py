@@ -35,8 +35,8 @@ class OnnxRunner:
     Off, because fusions change rounding: an oracle must compute what the graph says.  Where this processor cuts sums of
     bytes at 16 bits, weights that are too large for it are made unsigned first.  ``optimised=True`` is how
     users will run the file.  A file that ONNX Runtime has no kernels for, or whose opset it does not load, is executed
-    with its bfloat16 operators in float32, or written as opset 7 where it is older, else by ONNX's reference evaluator;
-    never one that users will run in ONNX Runtime.
+    with its bfloat16 operators in float32, written as opset 7 where it is older, or with its recurrent operators steps
+    first, else by ONNX's reference evaluator; never one that users will run in ONNX Runtime.
     """
 
     def __init__(
@@ -158,6 +158,9 @@ class OnnxRunner:
         elif not self.refusal and (newer := self._as_seven()) is not None:
             self._session = newer
             self._runtime = f"ONNX Runtime {ort.__version__}, operators as in opset 7"
+        elif not self.refusal and (turned := self._steps_first()) is not None:
+            self._session = turned
+            self._runtime = f"ONNX Runtime {ort.__version__}, recurrent operators steps first"
         else:
             from convertkit.onnx.evaluator import Evaluator
 
@@ -180,6 +183,16 @@ class OnnxRunner:
     def _as_seven(self) -> ort.InferenceSession | None:
         """A session of the model in opset 7; None where it is not older, or does not load."""
         from convertkit.onnx.as_seven import session
+
+        assert self._options is not None, "the runner is used as a context manager"
+        try:
+            return session(self._artifact.path, self._options)
+        except ERRORS:
+            return None
+
+    def _steps_first(self) -> ort.InferenceSession | None:
+        """A session of the model with no recurrent operator whose batch comes first; None without, or if it fails."""
+        from convertkit.onnx.batch_first import session
 
         assert self._options is not None, "the runner is used as a context manager"
         try:

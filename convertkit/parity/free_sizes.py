@@ -18,6 +18,8 @@ _INNER_SIZES = ((32, 64), (64, 64), (1, 3), (224, 224))
 
 Different ones first: what mixes height and width shows.  Multiples of 32, as nets halve images up to five times.
 """
+_CROWDED, _SMALL_SIZES = 4, ((8, 16), (16, 16), (1, 3), (32, 32))
+"""Where an input has so many dynamic axes besides the batch, the usual sizes would make hundreds of millions of values."""
 _LONG = (4096, 6144)
 """Of the one dynamic axis that a recording has: front ends of audio take no shorter ones."""
 NOT_STATED: Mapping[str, Sequence[int]] = MappingProxyType({})
@@ -55,7 +57,13 @@ def _pairs(inputs: Sequence[TensorSpec], batches: AbstractSet[str]) -> Sequence[
     inner = _atoms(inputs, batches)
     if not inner:
         return _INNER_SIZES[:1]
+    if max(_dynamic_axes(spec, batches) for spec in inputs) >= _CROWDED:
+        return _SMALL_SIZES
     return (*_INNER_SIZES, _LONG) if len(inner) == 1 else _INNER_SIZES
+
+
+def _dynamic_axes(spec: TensorSpec, batches: AbstractSet[str]) -> int:
+    return sum(isinstance(dim, str) and dim not in batches for dim in spec.source_shape)
 
 
 def _batches(inputs: Sequence[TensorSpec]) -> AbstractSet[str]:

@@ -29,6 +29,16 @@ def test_one_free_length_is_a_recording_s_in_the_end():
     assert named_sizes(inputs, attempts(inputs) - 1, 1) == {"N": 3, "L": 6144}
 
 
+@pytest.mark.parametrize("names", ["ABCD", "ABCDEF"])
+def test_many_dynamic_axes_are_small(names):
+    inputs = [spec("x", "N", *names)]
+    for attempt in range(attempts(inputs)):
+        for turn in (0, 1):
+            sizes = named_sizes(inputs, attempt, turn)
+            assert attempt == attempts(inputs) - 1 or np.prod([*sizes.values()]) < 1 << 26
+    assert len(set(named_sizes(inputs, 0, 0).values())) > 2
+
+
 def test_formulas_in_names_are_kept():
     inputs = [spec("x", "N", 3, "4*H", "W"), spec("mask", "N", "H + past", "2*N")]
     sizes = named_sizes(inputs, 0, 1)
