@@ -11,7 +11,8 @@ import onnx_ir as ir
 
 from convertkit.artifact import Artifact, sha256_of
 from convertkit.converters.onnx.drawing import refusal_of_chance
-from convertkit.onnx.canonical import canonicalize, freeze_dims
+from convertkit.converters.onnx.weight_sizes import sizes_of_weights
+from convertkit.onnx.canonical import canonicalize, freeze_dims, freeze_dims_left
 from convertkit.onnx.dictionaries import told
 from convertkit.onnx.inputs import fixed_sizes, with_input_options
 from convertkit.onnx.load import load_model
@@ -44,6 +45,9 @@ class OnnxSource:
         self._runners: list[OnnxRunner] = []
         self._unread = unread_statistics(self._opened)
         self._tables = told(path)
+        self._weighed = sizes_of_weights(self._opened)
+        if self._weighed:
+            freeze_dims(self._opened, self._weighed)
         inputs, outputs = interface(self._opened)
         specs = with_input_options(inputs, options.inputs)
         self._sizes = fixed_sizes(inputs, specs)
@@ -58,7 +62,11 @@ class OnnxSource:
         drawn = [f"{begun}{chance.subject}: {chance.reason}"] if chance else []
         ran = ((runner.runtime, runner.refusal) for runner in self._runners if runner.refusal)
         evaluated = (f"the source was run by {runtime}: {refusal}" for runtime, refusal in dict.fromkeys(ran))
-        return (*drawn, *self._tables, *evaluated)
+        weighed = (
+            f"dimension {name} of the input is {size}: the weights take no other"
+            for name, size in self._weighed.items()
+        )
+        return (*drawn, *self._tables, *weighed, *evaluated)
 
     def __enter__(self) -> Self:
         return self
@@ -76,7 +84,7 @@ class OnnxSource:
     def stage(self) -> Stage:
         self._refuse_chance()
         opened, self._opened = self._opened, None  # the stage changes the model: another stage reads the file again
-        return CanonicalStage(self._sizes, opened)
+        return CanonicalStage(self._sizes, opened, self._weighed)
 
     def _refuse_chance(self) -> None:
         if self._chance is not None and not self._allowed:
@@ -92,9 +100,13 @@ class CanonicalStage:
     produces = "onnx"
     tolerance: Tolerance = FLOAT32
 
-    def __init__(self, sizes: Mapping[str, int], opened: ir.Model | None = None) -> None:
+    def __init__(
+        self, sizes: Mapping[str, int], opened: ir.Model | None = None, weighed: Mapping[str, int] | None = None
+    ) -> None:
+        """``weighed`` are sizes that the weights demand, which ``opened`` may have already."""
         self._sizes = dict(sizes)
         self._opened = opened
+        self._weighed = dict(weighed or {})
 
     @property
     def options(self) -> Mapping[str, object]:
@@ -103,6 +115,7 @@ class CanonicalStage:
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         opened, self._opened = self._opened, None
         model = opened or load_model(source.path)
+        freeze_dims_left(model, self._weighed)
         if self._sizes:
             freeze_dims(model, self._sizes)
         model = canonicalize(model)

@@ -27,6 +27,7 @@ from convertkit.onnx.newer import to_older
 from convertkit.onnx.older import SEVEN, sampled_as_before, state_meanings, to_seven
 from convertkit.onnx.pool_pads import trim_pads
 from convertkit.onnx.recognise import recognise_operators
+from convertkit.onnx.scalars import make_scalars
 from convertkit.onnx.sequences import restore_sequences
 from convertkit.onnx.sigmoids import write_out_sigmoids
 from convertkit.onnx.size_readers import ask_behind
@@ -69,9 +70,11 @@ def canonicalize(model: ir.Model, max_opset: int = MAX_OPSET) -> ir.Model:
     decompose_ml(model)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     write_out_sequences(model)
+    make_scalars(model)
     simplify(model)
     if write_out_sequences(model):  # of places that had to be folded first
         simplify(model)
+    make_scalars(model)
     recognise_operators(model)
     write_out_sigmoids(model)
     write_out_lacking(model)

@@ -177,9 +177,9 @@ def _classes_in_rows(node: ir.Node) -> int | None:
     first, second = node.inputs[:2]
     divisor = None if second is None else second.const_value
     size = None if first is None else _classes(first)
-    if size is None or divisor is None or divisor.size != 1 or int(divisor.numpy()) < 1:
+    if size is None or divisor is None or divisor.size != 1 or int(divisor.numpy().item()) < 1:
         return None
-    return -(-size // int(divisor.numpy()))
+    return -(-size // int(divisor.numpy().item()))
 
 
 def _is_clamped(value: ir.Value) -> bool:
@@ -193,7 +193,7 @@ def _lsb(value: ir.Value) -> float | None:
     if node is None or node.op_type != "DequantizeLinear" or node.inputs[1] is None:
         return None
     scale = node.inputs[1].const_value
-    return float(scale.numpy()) if scale is not None and scale.size == 1 else None
+    return float(scale.numpy().item()) if scale is not None and scale.size == 1 else None
 
 
 def _dim(dim: int | ir.SymbolicDim, name: str, axis: int) -> Dim:

@@ -62,7 +62,7 @@ def _number(value: ir.Value | None, length: int) -> int | None:
     """A place in a sequence of ``length``, counted from its end where negative; None where it is not a constant."""
     if value is None or value.const_value is None or value.is_graph_input():
         return None
-    place = int(value.const_value.numpy())
+    place = int(value.const_value.numpy().item())
     return place + length if place < 0 else place
 
 

@@ -19,7 +19,7 @@ _INNER_SIZES = ((32, 64), (64, 64), (1, 3), (224, 224))
 Different ones first: what mixes height and width shows.  Multiples of 32, as nets halve images up to five times.
 """
 _CROWDED, _SMALL_SIZES = 4, ((8, 16), (16, 16), (1, 3), (32, 32))
-"""Where an input has so many dynamic axes besides the batch, the usual sizes would make hundreds of millions of values."""
+"""Where an input has so many dynamic axes besides the batch, the usual sizes make hundreds of millions of values."""
 _LONG = (4096, 6144)
 """Of the one dynamic axis that a recording has: front ends of audio take no shorter ones."""
 NOT_STATED: Mapping[str, Sequence[int]] = MappingProxyType({})

@@ -90,3 +90,13 @@ def test_no_input_reaches_beyond_weights_of_zeros(body, weights, fixed):
     model = onnx.shape_inference.infer_shapes(onnx.parser.parse_model(text))
     (output,) = interface(ir.from_proto(model))[1]
     assert output.fixed == fixed
+
+
+@pytest.mark.parametrize("shape", ["", "[1]"])
+def test_the_step_of_integers_that_an_output_is_made_of(shape):
+    text = (
+        f'<ir_version: 9, opset_import: ["" : 18]> g (int8[1] x) => (float[1] y) <float{shape} s = {{0.5}}>'
+        "{ y = DequantizeLinear<axis = 0>(x, s) }"
+    )
+    (output,) = interface(ir.from_proto(onnx.parser.parse_model(text)))[1]
+    assert output.lsb == 0.5
