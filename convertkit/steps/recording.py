@@ -11,6 +11,7 @@ from convertkit.errors import ConvertKitError, SourceError, ToolError, WorkerErr
 from convertkit.onnx.index_bounds import held_inputs, with_index_bounds
 from convertkit.onnx.input_domains import with_domains
 from convertkit.parity.between import with_between
+from convertkit.parity.blanks import without_blanks
 from convertkit.parity.far_integers import with_far_integers
 from convertkit.parity.feeds import ProofInputs, is_brief, proof_inputs, with_edges
 from convertkit.parity.flags import is_finite, with_flags, without_empty_masks
@@ -89,6 +90,8 @@ class Recorder:
             if self._calibration is None and (flagged := with_flags(recording, runner)) is not recording:
                 edges = with_edges(self._drawn, flagged.feeds[: flagged.usual], brief=self._brief)
                 recording = self._run(runner, edges)
+            if self._calibration is None:
+                recording = without_blanks(recording, runner)
             found = with_between(without_empty_masks(recording), runner)
             if self._calibration is not None:
                 return found

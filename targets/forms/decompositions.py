@@ -28,7 +28,7 @@ from convertkit.targets.forms.integer_products import (
 _OPSET = 18
 
 
-Body = Callable[[ir.Node, Nodes], str]
+Body = Callable[[ir.Node, Nodes], str | tuple[str, ...]]
 
 
 def own_body(node: ir.Node) -> onnx.FunctionProto | None:
@@ -42,7 +42,8 @@ def own_body(node: ir.Node) -> onnx.FunctionProto | None:
     except Unsupported as refusal:
         raise refusal.located(f"{node.name} ({node.op_type})", location(node), ("--target onnxruntime",)) from None
     opsets = [helper.make_opsetid("", _OPSET)]
-    return helper.make_function("", node.op_type, nodes.inputs, [result], nodes.list, opsets)
+    results = [result] if isinstance(result, str) else list(result)
+    return helper.make_function("", node.op_type, nodes.inputs, results, nodes.list, opsets)
 
 
 def _instance_normalization(node: ir.Node, b: Nodes) -> str:
@@ -108,6 +109,19 @@ def _attribute(node: ir.Node, name: str, default: float) -> float:
     return default if attribute is None else float(attribute.value)
 
 
+def _dynamic_quantize_linear(node: ir.Node, b: Nodes) -> tuple[str, ...]:
+    """ONNX's body, and a scale of 1 where every element is 0, as ONNX Runtime has it: the range's is 0 there."""
+    del node
+    zero, one, levels = (b.constant(np.array(number, np.float32)) for number in (0, 1, 255))
+    low = b.op("Min", [b.op("ReduceMin", [b.inputs[0]], {"keepdims": 0}), zero])
+    high = b.op("Max", [b.op("ReduceMax", [b.inputs[0]], {"keepdims": 0}), zero])
+    width = b.op("Sub", [high, low])
+    scale = b.op("Where", [b.op("Equal", [width, zero]), one, b.op("Div", [width, levels])])
+    place = b.op("Round", [b.op("Sub", [zero, b.op("Div", [low, scale])])])
+    point = b.cast(b.op("Clip", [place, zero, levels]), onnx.TensorProto.UINT8)
+    return b.op("QuantizeLinear", [b.inputs[0], scale, point]), scale, point
+
+
 def _hardmax(node: ir.Node, b: Nodes) -> str:
     """1 where ArgMax says, of the first of equal elements, and 0 elsewhere."""
     sizes = _sizes(node, 0)
@@ -147,6 +161,7 @@ def _shape_of(value: ir.Value | None) -> tuple[int | None, ...]:
 BODIES: Mapping[str, Body] = {
     "BatchNormalization": _batch_normalization,
     "ConvInteger": conv_integer,
+    "DynamicQuantizeLinear": _dynamic_quantize_linear,
     "Einsum": _einsum,
     "GroupNormalization": _group_normalization,
     "Hardmax": _hardmax,

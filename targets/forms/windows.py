@@ -125,7 +125,9 @@ class Transposed:
         found = []
         for axis, (more, step, reach) in enumerate(zip(extra, whole.strides, whole.reaches, strict=True)):
             size = _known(sizes, axis)
-            total = step * (size - 1) + more + reach - (size * step if wanted is None else wanted[-rank:][axis])
+            whole_size = step * (size - 1) + more + reach
+            # A stride beyond the kernel cuts nothing: so say ONNX's inference of sizes and ONNX Runtime.
+            total = whole_size - (min(size * step, whole_size) if wanted is None else wanted[-rank:][axis])
             half = total // 2
             before, after = (half, total - half) if stated.auto_pad == "SAME_UPPER" else (total - half, half)
             if total < 0:

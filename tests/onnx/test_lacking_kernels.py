@@ -52,6 +52,22 @@ def test_softplus_of_float16_stays_finite(opset: int) -> None:
     np.testing.assert_allclose(found.astype(np.float64), np.logaddexp(0, x.astype(np.float64)), rtol=2e-3, atol=1e-7)
 
 
+@pytest.mark.parametrize("opset", [13, 18])
+@pytest.mark.parametrize("flags", ["", "<keepdims = 0>"])
+def test_a_sum_of_powers_of_float16_stays_finite(opset: int, flags: str) -> None:
+    stated, given = ("<int64[1] a = {1}> ", ", a") if opset == 18 else ("", "")
+    attributes = flags if opset == 18 else "<axes = [1], keepdims = 0>" if flags else "<axes = [1]>"
+    proto = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["" : {opset}]> g (float16[2,3] x) => (float16[n,m] y) '
+        f"{stated}{{ y = ReduceLogSumExp {attributes} (x{given}) }}"
+    )
+    if flags:
+        del proto.graph.output[0].type.tensor_type.shape.dim[1]
+    x = np.array([[2000, 3, -5], [-100, 0.5, 1]], np.float16)
+    want = np.logaddexp.reduce(x.astype(np.float64), axis=1, keepdims=not flags)
+    np.testing.assert_allclose(_run(proto, x).astype(np.float64), want, rtol=2e-3)
+
+
 def test_what_has_a_kernel_stays() -> None:
     model = canonicalize(ir.from_proto(_model("Softplus", "float", 18)))
     assert [node.op_type for node in model.graph] == ["Softplus"]

@@ -115,6 +115,8 @@ def gather_nd(b: Builder, x: Tensor, indices: Tensor, *, batch_dims: int = 0) ->
         result = b.gather(wide, counted_from_start(b, single, b.size_of(x, batch_dims)), batch_dims, batch_dims)
         return result if wide is x else b.cast(result, x.dtype)
     places = coordinate_places(b, x, indices, batch_dims)
+    if indices.rank == 1:  # one place: what is added up there keeps its axis
+        places = b.reshape(places, ())
     return gathered(b, rows_of(b, x, batch_dims + _depth(indices)), places, 0)
 
 

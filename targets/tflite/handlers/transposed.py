@@ -129,7 +129,9 @@ def _pads(full: tuple[int, ...], sizes: tuple[int, ...], asked: Asked) -> tuple[
     extra = asked.output_padding or (0,) * rank
     wanted = asked.output_shape[-rank:] if asked.output_shape else None
     if wanted is None and asked.auto_pad in ("SAME_UPPER", "SAME_LOWER"):
-        wanted = tuple(size * stride for size, stride in zip(sizes, asked.strides, strict=True))
+        # A stride beyond the kernel cuts nothing: so say ONNX's inference of sizes and ONNX Runtime.
+        pairs = zip(sizes, asked.strides, full, extra, strict=True)
+        wanted = tuple(min(size * stride, whole + more) for size, stride, whole, more in pairs)
     if wanted is None:
         pads = asked.pads if asked.pads is not None and asked.auto_pad == "NOTSET" else (0,) * (2 * rank)
         cut = tuple((pads[axis], pads[axis + rank] - extra[axis]) for axis in range(rank))

@@ -181,6 +181,8 @@ ROWS = [
                  id="gather-elements"),
     pytest.param("GatherND", {"x": normal(2, 3, 4), "i": np.array([[[-1]], [[1]]])}, {}, "x i", {"batch_dims": 1},
                  id="gather-nd-batch"),
+    pytest.param("GatherND", {"x": normal(5)}, {"i": np.array([-2])}, "x i", {}, id="gather-nd-scalar"),
+    pytest.param("GatherND", {"x": normal(3, 4), "i": np.array([2, 1])}, {}, "x i", {}, id="gather-nd-one"),
     pytest.param("ScatterND", {"x": normal(4, 3), "i": np.array([[3], [-4]]), "u": normal(2, 3, seed=1)}, {}, "x i u",
                  {"reduction": "max"}, id="scatter-nd-max"),
     *(pytest.param("ScatterElements", {"x": np.array([[end, 1, end], [2, end, -end]], np.float32),
@@ -231,6 +233,10 @@ ROWS = [
                  id="conv-valid"),
     pytest.param("Conv", {"x": normal(1, 2, 7, 8)}, {"w": normal(3, 2, 2, 3, seed=1)}, "x w",
                  {"auto_pad": "SAME_UPPER", "strides": [2, 1]}, id="conv-same"),
+    pytest.param("ConvTranspose", {"x": normal(1, 2, 3, 4)}, {"w": normal(2, 3, 1, 2, seed=1)}, "x w",
+                 {"strides": [3, 3], "auto_pad": "SAME_LOWER"}, id="conv-transpose-stride-beyond-kernel"),
+    pytest.param("ConvTranspose", {"x": normal(1, 2, 2, 3, 4)}, {"w": normal(2, 3, 1, 2, 2, seed=1)}, "x w",
+                 {"strides": [2, 3, 1], "auto_pad": "SAME_UPPER"}, id="conv-transpose-3d-stride-beyond-kernel"),
     pytest.param("ConvTranspose", {"x": normal(1, 4, 3, 4, 2)}, {"w": normal(4, 3, 2, 3, 2, seed=1)}, "x w",
                  {"group": 2, "strides": [2, 1, 3], "pads": [0, 1, 0, 1, 0, 1], "output_padding": [1, 0, 2],
                   "dilations": [1, 2, 1]}, id="conv-transpose-volume"),
@@ -286,6 +292,12 @@ def test_operator(op: str, inputs: Arrays, constants: Arrays, order: str, attrib
         op, inputs, {name: np.asarray(value) for name, value in constants.items()}, names, outputs, **attributes
     )
     agrees(proto, [inputs, inputs], tmp_path)
+
+
+def test_bytes_of_silence(tmp_path: Path) -> None:
+    """A range of 0 has the scale 1, as in ONNX Runtime."""
+    feeds = [{"x": array} for array in (np.zeros((2, 3), np.float32), normal(2, 3), np.full((2, 3), -2, np.float32))]
+    agrees(model("DynamicQuantizeLinear", feeds[0], {}, ["x"], 3), feeds, tmp_path)
 
 
 REFUSALS = [
