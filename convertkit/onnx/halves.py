@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from convertkit.onnx.casts import cast_input, cast_node, cast_output
 
-_HALF, _WHOLE = ir.DataType.FLOAT16, ir.DataType.FLOAT
+_HALF, _SHORT, _WHOLE = ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.FLOAT
 TYPE_ATTRIBUTES = ("to", "dtype", "output_dtype", "output_datatype", "stash_type", "softmax_precision", "precision")
 """Attributes of ONNX's operators that name the type of a result, or the one that is computed in."""
 _BY_BITS = frozenset({"BitCast"})
@@ -59,6 +59,28 @@ def widen_halves(model: ir.Model) -> bool:
     return is_computed
 
 
+def widen_bfloats(model: ir.Model) -> bool:
+    """Turn computed bfloat16 values and what they meet into float32, in place; False where nothing computed is.
+
+    They stay where inputs or outputs of the model are bfloat16, and where an operator looks at their bits.
+    """
+    graphs, nodes = (model.graph, *model.graph.subgraphs()), list(model.graph.all_nodes())
+    if not any(map(_computes_bfloats, nodes)) or any(node.op_type in _BY_BITS for node in nodes):
+        return False
+    if any(_is_of(value, _SHORT) for value in (*model.graph.inputs, *model.graph.outputs)):
+        return False
+    for graph in graphs:
+        _widen(graph, _SHORT)
+    for graph in graphs:
+        _drop_casts(graph)
+    return True
+
+
+def _computes_bfloats(node: ir.Node) -> bool:
+    depends = any(value is not None and value.const_value is None for value in node.inputs)
+    return depends and any(_is_of(value, _SHORT) for value in node.outputs)
+
+
 def _computed(graph: ir.Graph) -> Iterator[ir.Value]:
     """Values that are computed with; an input or output that a Cast stands behind or before is not."""
     yield from (value for value in graph.inputs if any(use.node.op_type != "Cast" for use in value.uses()))
@@ -70,22 +92,26 @@ def _computed(graph: ir.Graph) -> Iterator[ir.Value]:
 
 
 def _is_half(value: ir.Value) -> bool:
-    return isinstance(value.type, ir.TensorType) and value.dtype == _HALF
+    return _is_of(value, _HALF)
 
 
-def _widen(graph: ir.Graph) -> None:
+def _is_of(value: ir.Value, kind: ir.DataType) -> bool:
+    return isinstance(value.type, ir.TensorType) and value.dtype == kind
+
+
+def _widen(graph: ir.Graph, half: ir.DataType = _HALF) -> None:
     for value in graph.initializers.values():
-        if _is_half(value) and value.const_value is not None:
+        if _is_of(value, half) and value.const_value is not None:
             value.const_value = ir.tensor(value.const_value.numpy().astype(np.float32), name=value.name)
             value.type = ir.TensorType(_WHOLE)
     for value in (*graph.inputs, *(each for node in graph for each in node.outputs)):
-        if _is_half(value):
+        if _is_of(value, half):
             value.type = ir.TensorType(_WHOLE)
     for node in graph:
         for name, attribute in list(node.attributes.items()):
-            if name in TYPE_ATTRIBUTES and attribute.type == ir.AttributeType.INT and attribute.value == _HALF:
+            if name in TYPE_ATTRIBUTES and attribute.type == ir.AttributeType.INT and attribute.value == half:
                 node.attributes[name] = ir.AttrInt64(name, int(_WHOLE))
-            elif attribute.type == ir.AttributeType.TENSOR and attribute.as_tensor().dtype == _HALF:
+            elif attribute.type == ir.AttributeType.TENSOR and attribute.as_tensor().dtype == half:
                 wide = ir.tensor(attribute.as_tensor().numpy().astype(np.float32))
                 node.attributes[name] = ir.AttrTensor(name, wide)
 

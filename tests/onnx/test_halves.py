@@ -134,3 +134,35 @@ def test_a_model_of_halves_is_quantized(precision, tmp_path):
     (output,) = result.run({"x": numbers(2, 3, 6, 5, seed=3).astype(np.float16)}).values()
     assert output.dtype == np.float16
     assert output.shape == (2, 5)
+
+
+_IN_BFLOAT16 = {
+    "casts around, as from JAX": "b = Cast<to=1>(a) c = MatMul(b, w) d = Cast<to=16>(c) y = Cast<to=1>(d)",
+    "operators": "v = Cast<to=16>(w) c = MatMul(a, v) r = Relu(c) s = Transpose(r) y = Cast<to=1>(s)",
+}
+
+
+@pytest.mark.parametrize("name", _IN_BFLOAT16)
+def test_tflite_computes_bfloat16_in_float(name, tmp_path):
+    body = f"a = Cast<to=16>(x) {_IN_BFLOAT16[name]}"
+    text = f'<ir_version: 10, opset_import: ["" : 22]> g (float[4,4] x) => (float[4,4] y) {{ {body} }}'
+    proto = onnx.parser.parse_model(text)
+    proto.graph.initializer.append(numpy_helper.from_array(numbers(4, 4, seed=3), "w"))
+    case = compiled(proto)
+    assert case.compiled.from_bfloats
+    assert "CAST" not in case.operators
+    onnx.save(proto, tmp_path / "short.onnx")
+    result = convertkit.export(tmp_path / "short.onnx", "tflite", output=tmp_path / "made", no_cache=True)
+    assert result.verified
+
+
+def test_bfloat16_weights_alone_do_not_loosen_the_comparison():
+    proto = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 22]> g (float[n,4] x) => (float[n,4] y) '
+        "{ v = Cast<to=1>(w) y = MatMul(x, v) }"
+    )
+    weights = numpy_helper.to_array(numpy_helper.from_array(numbers(4, 4), "w"))
+    proto.graph.initializer.append(helper.make_tensor("w", onnx.TensorProto.BFLOAT16, (4, 4), weights.reshape(-1)))
+    case = compiled(proto)
+    assert not case.compiled.from_bfloats
+    case.agree({"x": numbers(2, 4)})
