@@ -146,14 +146,20 @@ def trtexec(ports: Ports, profile: Profile) -> str:
 
 
 def trtexec_command(
-    file: str, dynamic: Mapping[str, tuple[Dim, ...]], sizes: Profile, switches: Sequence[str] = ()
+    file: str,
+    dynamic: Mapping[str, tuple[Dim, ...]],
+    sizes: Profile,
+    switches: Sequence[str] = (),
+    typed: Sequence[str] = ("--stronglyTyped",),
 ) -> str:
     """The line that builds an engine, with the shapes of the ``dynamic`` inputs and ``switches`` before them.
+
+    ``typed`` says which types the engine may have.
 
     Names in these shapes get the smallest, usual and largest size that ``sizes`` has for them.
     Source: trtexec's ``--help``; the optimization profile is one for all inputs.
     """
-    words = ["trtexec", f"--onnx={file}", "--saveEngine=model.engine", "--stronglyTyped", *switches]
+    words = ["trtexec", f"--onnx={file}", "--saveEngine=model.engine", *typed, *switches]
     for place, which in enumerate(("min", "opt", "max") if dynamic else ()):
         shapes = (
             f"{name}:{'x'.join(str(sizes[dim][place] if isinstance(dim, str) else dim) for dim in shape)}"

@@ -36,15 +36,28 @@ def inserted(
     attributes: Mapping[str, Attribute] = _NONE,
     shape: ir.Shape | None = None,
 ) -> ir.Node:
-    """A new node in front of ``before``, its output of the dtype and (unless given) the shape of ``like``."""
-    stem = f"{like.name}/{operator}"
+    """A new node in front of ``before``, its output of the dtype and (unless given) the shape of ``like``.
+
+    Both are called after ``like`` and the operator, with a number where the graph has such a value already.
+    """
+    assert before.graph is not None
+    stem = _free_name(before.graph, f"{like.name}/{operator}")
     made = ir.node(operator, list(inputs), dict(attributes), name=stem)
     result = made.outputs[0]
     result.name, result.shape, result.type = stem, like.shape if shape is None else shape, like.type
     made.metadata_props.update(before.metadata_props)
-    assert before.graph is not None
     before.graph.insert_before(before, made)
     return made
+
+
+def _free_name(graph: ir.Graph | ir.Function, stem: str) -> str:
+    """``stem``, or ``stem_1``, ``stem_2``, … where nodes of the graph make a value of that name."""
+    taken = {value.name for node in graph for value in node.outputs if value.name and value.name.startswith(stem)}
+    name, number = stem, 0
+    while name in taken:
+        number += 1
+        name = f"{stem}_{number}"
+    return name
 
 
 def add_constant(graph: ir.Graph, name: str, array: Array, separator: str = "_") -> ir.Value:

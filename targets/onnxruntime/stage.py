@@ -12,6 +12,7 @@ import onnx_ir as ir
 from convertkit.artifact import Artifact
 from convertkit.errors import Unsupported
 from convertkit.onnx.load import load_own
+from convertkit.onnx.opset import at_opset
 from convertkit.onnx.save import save_model
 from convertkit.onnx.unsigned import has_cut_sums, make_unsigned, widen_weights
 from convertkit.recipe import THIS, MeasuredDevice
@@ -118,7 +119,8 @@ class DeliverOnnx:
             drop_traces(model)
         self.tolerance = tolerance_of(model)
         if self._opset is not None:
-            model = at_opset(model, self._opset)
+            newest = model.graph.opset_imports.get("")
+            model = at_opset(model, self._opset, f"--opset {newest} or leave --opset out")
         if self._precision == "int8" and not signed_on(self._devices):
             make_unsigned(model)
         if self._any_cpu and has_cut_sums(model):
@@ -160,21 +162,6 @@ def tolerance_of(model: ir.Model) -> Tolerance:
             return _INTEGER_WEIGHTS
     computed = (value.dtype for node in model.graph if node.op_type != "Cast" for value in node.outputs)
     return _HALF if ir.DataType.FLOAT16 in computed else FLOAT32
-
-
-def at_opset(model: ir.Model, opset: int) -> ir.Model:
-    """``model`` expressed at another opset; ``Unsupported`` where an operator has no exact counterpart."""
-    if model.graph.opset_imports.get("") == opset:
-        return model
-    try:
-        converted: ir.Model = ir.from_proto(onnx.version_converter.convert_version(ir.to_proto(model), opset))
-    except (onnx.version_converter.ConvertError, RuntimeError) as error:
-        reason = str(error).strip().splitlines()[-1][:200]
-        raise Unsupported(
-            f"the model cannot be expressed at opset {opset}: {reason}",
-            ways_out=(f"--opset {model.graph.opset_imports.get('')} or leave --opset out",),
-        ) from error
-    return converted
 
 
 def set_ir_version(model: ir.Model, ir_version: int) -> None:

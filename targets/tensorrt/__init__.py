@@ -55,6 +55,13 @@ class TensorRTTarget:
             repeatable=True,
         ),
         TargetOption(
+            "release",
+            str,
+            "Oldest release of TensorRT that reads the file: 8.6 has float32, float16 and int8",
+            default="10",
+            choices=("8.6", "10"),
+        ),
+        TargetOption(
             "rtx-sm",
             _architectures,
             "Compute capabilities times ten, for which an engine of TensorRT-RTX is built here; it is not executed",
@@ -75,18 +82,24 @@ class TensorRTTarget:
     def stages(self, context: BuildContext) -> tuple[Stage, ...]:
         """One step: the rules of the parser and of explicit quantization, held or refused, and the package.
 
-        Raises ``MissingFramework`` where an engine is asked for and TensorRT-RTX is not installed.
+        Raises ``UsageError`` for a precision that the release does not have, ``MissingFramework`` where an engine is
+        asked for and TensorRT-RTX is not installed.
         """
+        from convertkit.targets.tensorrt.older import RELEASE, check_precision
         from convertkit.targets.tensorrt.stage import DeliverExplicit
 
         given, options = context.target_options, context.options
         if given["rtx-sm"] is not None and find_spec("tensorrt_rtx") is None:
             raise MissingFramework("tensorrt-rtx", "tensorrt")
+        older = given["release"] == RELEASE
+        if older:
+            check_precision(options.precision)
         deliver = DeliverExplicit(
             given["profile"],
             given["allow"],
             options.seed,
             context.calibration,
+            older=older,
             rtx=given["rtx-sm"],
             timeout_s=options.timeout_s,
         )

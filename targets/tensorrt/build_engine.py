@@ -102,17 +102,23 @@ def check_version(facts: dict[str, Any], version: str) -> None:
 def build(trt: Any, facts: dict[str, Any], asked: argparse.Namespace, sizes: Sizes) -> bytes:
     """The serialized engine; ``RuntimeError`` with what TensorRT says where there is none."""
     logger = trt.Logger(trt.Logger.VERBOSE if asked.verbose else trt.Logger.WARNING)
-    builder = trt.Builder(logger)
+    try:
+        builder = trt.Builder(logger)
+    except TypeError as error:
+        raise RuntimeError(
+            "TensorRT does not start here; its messages are above: is there a GPU, and its driver?"
+        ) from error
     if hasattr(trt, "init_libnvinfer_plugins"):
         trt.init_libnvinfer_plugins(logger, "")
     for library in asked.plugin:
         builder.get_plugin_registry().load_library(library)
-    # Types are those of the graph.  TensorRT 11 builds nothing else and ignores the flag.
-    network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
+    network = builder.create_network(network_flags(trt))
     parser = trt.OnnxParser(network, logger)
     if not parser.parse_from_file(str(HERE / facts["model"]["file"])):
         raise RuntimeError("\n".join(str(parser.get_error(place)) for place in range(parser.num_errors)))
     config = configured(trt, builder, facts, asked)
+    if older(trt):
+        set_types(trt, config, network, facts["model"]["precisions"])
     add_profile(builder, config, facts, sizes, network)
     engine = builder.build_serialized_network(network, config)
     if engine is None:
@@ -120,6 +126,34 @@ def build(trt: Any, facts: dict[str, Any], asked: argparse.Namespace, sizes: Siz
     if asked.timing_cache:
         replace(asked.timing_cache, bytes(config.get_timing_cache().serialize()))
     return bytes(engine)
+
+
+def older(trt: Any) -> bool:
+    """Whether it is TensorRT 8, whose networks have no types of their own."""
+    return int(trt.__version__.split(".")[0]) < 10
+
+
+def network_flags(trt: Any) -> int:
+    """Types are those of the graph.  TensorRT 11 builds nothing else and ignores the flag."""
+    flags = trt.NetworkDefinitionCreationFlag
+    return 1 << int(flags.EXPLICIT_BATCH if older(trt) else flags.STRONGLY_TYPED)
+
+
+def set_types(trt: Any, config: Any, network: Any, precisions: list[str]) -> None:
+    """Let TensorRT 8 use the types that the graph has, where the graph has them."""
+    if "int8" in precisions:  # its pairs say where
+        config.set_flag(trt.BuilderFlag.INT8)
+    if "float16" not in precisions:
+        return
+    config.set_flag(trt.BuilderFlag.FP16)
+    config.set_flag(trt.BuilderFlag.OBEY_PRECISION_CONSTRAINTS)
+    stored = (trt.LayerType.CONSTANT, trt.LayerType.CAST)
+    for layer in (network.get_layer(place) for place in range(network.num_layers)):
+        kinds = {layer.get_output(place).dtype for place in range(layer.num_outputs)}
+        if layer.type not in stored and kinds in ({trt.float32}, {trt.float16}):
+            layer.precision = layer.get_output(0).dtype
+            for place in range(layer.num_outputs):
+                layer.set_output_type(place, layer.precision)
 
 
 def configured(trt: Any, builder: Any, facts: dict[str, Any], asked: argparse.Namespace) -> Any:

@@ -9,10 +9,10 @@ import onnx_ir as ir
 
 from convertkit.errors import Unsupported
 from convertkit.onnx.providers import Constants
-from convertkit.targets.tensorrt.parser import fault, parsers
+from convertkit.targets.tensorrt.parser import NEWEST, fault, parsers
 
 _SOURCES = (
-    "docs/operators.md of onnx-tensorrt for TensorRT 10.0 and 10.15",
+    "docs/operators.md of onnx-tensorrt for TensorRT 8.6, 10.0 and 10.15",
     "the parser of TensorRT-RTX 1.7",
 )
 
@@ -29,12 +29,12 @@ class Capability:
     reason: str
 
 
-def capabilities(model: ir.Model, allowed: Collection[str] = ()) -> tuple[Capability, ...]:
-    """All nodes, those of bodies and functions among them, in the graph's order.
+def capabilities(model: ir.Model, allowed: Collection[str] = (), release: str = NEWEST) -> tuple[Capability, ...]:
+    """All nodes, those of bodies and functions among them, in the graph's order, to the parser of ``release``.
 
     Raises ``Unsupported`` for the first that does not parse and whose operator is not ``allowed``.
     """
-    return tuple(_judged(node, frozenset(allowed)) for node in _nodes(model))
+    return tuple(_judged(node, frozenset(allowed), release) for node in _nodes(model))
 
 
 def report(found: Collection[Capability]) -> dict[str, object]:
@@ -65,9 +65,9 @@ def _nodes(model: ir.Model) -> Iterator[ir.Node]:
         yield from function.all_nodes()
 
 
-def _judged(node: ir.Node, allowed: frozenset[str]) -> Capability:
+def _judged(node: ir.Node, allowed: frozenset[str], release: str) -> Capability:
     known = parsers()
-    reason = fault(node)
+    reason = fault(node, release)
     if reason and node.op_type not in allowed:
         raise Unsupported(
             reason,

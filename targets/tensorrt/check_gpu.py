@@ -239,7 +239,10 @@ class TensorRt:
             raise Missing(f"{error}; it needs TensorRT and cuda-python") from error
         if not asked.engine.exists():
             raise Missing(f"{asked.engine} is not there: run build_engine.py")
-        engine = trt.Runtime(trt.Logger(trt.Logger.WARNING)).deserialize_cuda_engine(asked.engine.read_bytes())
+        logger = trt.Logger(trt.Logger.WARNING)
+        if hasattr(trt, "init_libnvinfer_plugins"):
+            trt.init_libnvinfer_plugins(logger, "")
+        engine = trt.Runtime(logger).deserialize_cuda_engine(asked.engine.read_bytes())
         if engine is None:
             raise Missing(f"{asked.engine} is not an engine of this release for this GPU: run build_engine.py")
         self.version, self._trt, self._cuda, self._engine = trt.__version__, trt, cuda, engine
@@ -265,7 +268,7 @@ class TensorRt:
     def _bound(self, inputs: Arrays) -> tuple[Callable[[], None], dict[str, int]]:
         addresses = {}
         for name, value in inputs.items():
-            kept = np.ascontiguousarray(value)
+            kept = np.ascontiguousarray(value, self._dtype(name))  # TensorRT 8 has int32 where the model has int64
             self._context.set_input_shape(name, kept.shape)
             addresses[name] = self._made(self._cuda.cudaMalloc(max(kept.nbytes, 1)))
             self._copied(addresses[name], kept.ctypes.data, kept.nbytes)
@@ -282,8 +285,10 @@ class TensorRt:
         return once, addresses
 
     def _empty(self, name: str) -> Any:
-        dtype = self._trt.nptype(self._engine.get_tensor_dtype(name))
-        return np.empty(tuple(self._context.get_tensor_shape(name)), dtype)
+        return np.empty(tuple(self._context.get_tensor_shape(name)), self._dtype(name))
+
+    def _dtype(self, name: str) -> Any:
+        return self._trt.nptype(self._engine.get_tensor_dtype(name))
 
     def _copied(self, to: int, from_: int, size: int) -> None:
         self._made(self._cuda.cudaMemcpy(to, from_, size, self._cuda.cudaMemcpyKind.cudaMemcpyDefault))

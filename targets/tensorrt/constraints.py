@@ -10,11 +10,14 @@ import onnx_ir as ir
 from convertkit.artifact import Artifact, TensorSpec, sha256_of
 from convertkit.onnx.specs import dtype_name
 from convertkit.targets.tensorrt.capability import Capability
-from convertkit.targets.tensorrt.parser import parsers
+from convertkit.targets.tensorrt.older import RELEASE as OLDER
+from convertkit.targets.tensorrt.parser import numbers, parsers
 from convertkit.targets.tensorrt.shapes import Range
 
 _COMPUTE = {"float32": "7.5", "float16": "7.5", "bfloat16": "8.0", "int8": "7.5", "int4": "8.0", "float8_e4m3fn": "8.9"}
 """By type, the least compute capability.  Sources: the support matrices of TensorRT 10.1 and TensorRT-RTX 1.5."""
+_COMPUTE_OLDER = {"float32": "6.0", "float16": "7.0", "int8": "6.1"}
+"""The same for TensorRT 8.6.  Source: its support matrix."""
 _STORED_ALONE = "8.0"
 """That of products with stored int8 or int4 weights and float activations.  Source: as above."""
 SPARSE = "8.0"
@@ -39,6 +42,15 @@ class Constraints:
     outputs: tuple[TensorSpec, ...]
     sparse: tuple[str, ...]
 
+    @property
+    def typed(self) -> tuple[str, ...] | None:
+        """How trtexec is told the types; None where it cannot be: it sets those of TensorRT 8 for the whole model."""
+        if self.at_least != OLDER:
+            return ("--stronglyTyped",)
+        if "float16" in self.precisions:
+            return None
+        return ("--int8",) if "int8" in self.precisions else ()
+
     @classmethod
     def of(
         cls,
@@ -50,13 +62,14 @@ class Constraints:
     ) -> Constraints:
         """Of ``made``, which is saved from ``model``."""
         precisions, opset = _precisions(model), model.graph.opset_imports[""]
+        at_least = _release(opset, found)
         return cls(
             file=made.path.name,
             sha256=_digests(made),
             opset=opset,
             precisions=precisions,
-            at_least=_release(opset, found),
-            compute_capability=_capability(model, precisions),
+            at_least=at_least,
+            compute_capability=_capability(model, precisions, _COMPUTE_OLDER if at_least == OLDER else _COMPUTE),
             dimensions=_dimensions(made.inputs, ranges),
             inputs=made.inputs,
             outputs=made.outputs,
@@ -108,19 +121,15 @@ def _precisions(model: ir.Model) -> tuple[str, ...]:
     return tuple(name for name in _COMPUTE if name in names)
 
 
-def _capability(model: ir.Model, precisions: Sequence[str]) -> str:
-    """The greatest of what the types and their use ask for."""
+def _capability(model: ir.Model, precisions: Sequence[str], least: Mapping[str, str]) -> str:
+    """The greatest of what the types, by their ``least``, and their use ask for."""
     kinds = {node.op_type for node in model.graph.all_nodes()}
     alone = [_STORED_ALONE] if "DequantizeLinear" in kinds and "QuantizeLinear" not in kinds else []
-    return max([_COMPUTE["float32"], *alone, *(_COMPUTE[name] for name in precisions)], key=_parts)
+    return max([least["float32"], *alone, *(least[name] for name in precisions)], key=numbers)
 
 
 def _release(opset: int, found: Iterable[Capability]) -> str:
     """The first release known to read the opset and every operator; the newest where none is known to."""
     known = parsers().opsets
     reading = next((release for release, most in known.items() if opset <= most), list(known)[-1])
-    return max([reading, *(each.since for each in found if each.since)], key=_parts)
-
-
-def _parts(release: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in release.split("."))
+    return max([reading, *(each.since for each in found if each.since)], key=numbers)

@@ -41,7 +41,9 @@ def write_package(
         golden.write(folder / "golden")
         shutil.copyfile(_CHECK, folder / _CHECK.name)
     missing = tuple(name for name, sizes in facts.dimensions.items() if not sizes)
-    line = "" if missing else command(facts.file, made.inputs, ranges, sparse=bool(sparse))
+    typed = facts.typed
+    told = not missing and typed is not None
+    line = command(facts.file, made.inputs, ranges, sparse=bool(sparse), typed=typed or ()) if told else ""
     if line:
         (folder / "trtexec.txt").write_text(line, encoding="utf-8")
     described = {**facts.described(), "golden": golden and golden.described(), **_told(engine)}

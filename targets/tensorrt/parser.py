@@ -17,6 +17,8 @@ import onnx_ir as ir
 from convertkit.onnx.specs import dtype_name
 
 _MOST_OF_TOPK = 3840
+NEWEST = "11.0"
+"""The newest release that the table knows."""
 _UNKNOWN_TYPES = frozenset(
     {
         ir.DataType.INT16,
@@ -32,6 +34,10 @@ _UNKNOWN_TYPES = frozenset(
         ir.DataType.FLOAT8E5M2FNUZ,
     }
 )
+_NEWER_TYPES: Mapping[str, frozenset[ir.DataType]] = {
+    "8.6": frozenset({ir.DataType.BFLOAT16, ir.DataType.FLOAT8E4M3FN, ir.DataType.INT4})
+}
+"""By release, the types that later ones have.  Source: docs/operators.md of onnx-tensorrt."""
 _QUANTIZED = frozenset({ir.DataType.INT8, ir.DataType.INT4})
 _QDQ = frozenset({"QuantizeLinear", "DequantizeLinear"})
 _READ_BYTES = frozenset({"Cast", "CastLike", "Identity"})
@@ -60,20 +66,30 @@ def parsers() -> Parsers:
     return Parsers(since, table["opsets"], frozenset(table["rtx"]["lacks"]), frozenset(table["bfloat16"]["lacks"]))
 
 
-def fault(node: ir.Node) -> str:
-    """Why the parser does not take ``node``, empty where it does as far as that can be told."""
+def fault(node: ir.Node, release: str = NEWEST) -> str:
+    """Why the parser of ``release`` does not take ``node``, empty where it does as far as that can be told."""
     if node.domain not in ("", "ai.onnx"):
         return f"{node.domain}::{node.op_type} is not an operator of ONNX"
-    if node.op_type not in parsers().since:
+    since = parsers().since.get(node.op_type)
+    if since is None:
         return f"TensorRT's parser has no {node.op_type}"
-    return _RULES.get(node.op_type, _any)(node) or _types(node)
+    if numbers(since) > numbers(release):
+        return f"the parser of TensorRT {release} has no {node.op_type}; that of {since} has it"
+    return _RULES.get(node.op_type, _any)(node) or _types(node, release)
 
 
-def _types(node: ir.Node) -> str:
+def numbers(release: str) -> tuple[int, ...]:
+    """``10.15`` as numbers, by which releases are ordered."""
+    return tuple(int(part) for part in release.split("."))
+
+
+def _types(node: ir.Node, release: str) -> str:
     """Values of types that TensorRT lacks, or has at other places only."""
     for value in (*node.inputs, *node.outputs):
         if value is not None and isinstance(value.type, ir.SequenceType | ir.OptionalType):
             return f"{value.name} is {value.type}, and TensorRT has tensors alone"
+        if value is not None and value.dtype in _NEWER_TYPES.get(release, frozenset()):
+            return f"{value.name} is {dtype_name(value.dtype)}, a type that TensorRT {release} does not have"
         if value is not None and value.dtype in _UNKNOWN_TYPES:
             return f"{value.name} is {dtype_name(value.dtype)}, a type that TensorRT does not have"
     for value in node.inputs:

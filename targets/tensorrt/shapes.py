@@ -71,12 +71,20 @@ def check_sizes(inputs: Sequence[TensorSpec], ranges: Sequence[Range]) -> None:
         raise UsageError(f"{what}\n  try   {_FLAG} {missing}=MIN,OPT,MAX, or --static {missing}=SIZE")
 
 
-def command(file: str, inputs: Sequence[TensorSpec], ranges: Sequence[Range], *, sparse: bool = False) -> str:
+def command(
+    file: str,
+    inputs: Sequence[TensorSpec],
+    ranges: Sequence[Range],
+    *,
+    sparse: bool = False,
+    typed: Sequence[str] = ("--stronglyTyped",),
+) -> str:
     """The line that builds an engine from ``file`` for these sizes, in several lines of a shell.
 
-    ``sparse`` lets it use kernels for 2:4 weights.  Raises ``UsageError`` as :func:`check_sizes` does.
+    ``sparse`` lets it use kernels for 2:4 weights, ``typed`` tells it the types.  Raises ``UsageError`` as
+    :func:`check_sizes` does.
     """
     check_sizes(inputs, ranges)
     sizes = {each.name: each.sizes for each in ranges}
     shapes = {spec.name: spec.shape for spec in inputs if any(isinstance(dim, str) for dim in spec.shape)}
-    return trtexec_command(file, shapes, sizes, ["--sparsity=enable"] if sparse else [])
+    return trtexec_command(file, shapes, sizes, ["--sparsity=enable"] if sparse else [], typed)

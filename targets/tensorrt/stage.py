@@ -18,7 +18,10 @@ from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
 from convertkit.stage import FLOAT32, FeedSource, Stage, Tolerance
 from convertkit.targets.tensorrt.capability import capabilities
+from convertkit.targets.tensorrt.older import RELEASE as OLDER
+from convertkit.targets.tensorrt.older import as_older
 from convertkit.targets.tensorrt.package import write_package
+from convertkit.targets.tensorrt.parser import NEWEST
 from convertkit.targets.tensorrt.rtx import Architectures, Engine, build, runtime_version
 from convertkit.targets.tensorrt.shapes import Range, check_names, check_sizes
 from convertkit.targets.tensorrt.sparsity import sparse_weights
@@ -35,7 +38,7 @@ class DeliverExplicit:
     """
 
     name = "tensorrt"
-    version = "4"
+    version = "5"
     accepts = frozenset({"onnx"})
     produces = "tensorrt"
     tolerance: Tolerance = FLOAT32
@@ -47,16 +50,18 @@ class DeliverExplicit:
         seed: int = 0,
         calibration: FeedSource | None = None,
         *,
+        older: bool = False,
         rtx: Architectures | None = None,
         timeout_s: float | None = None,
     ) -> None:
-        """``allowed`` are operators to deliver although the parser does not take them.
+        """``allowed`` are operators to deliver although the parser does not take them; ``older`` is for TensorRT 8.6.
 
         ``rtx`` is what an engine for TensorRT-RTX is built for, in a worker that ``timeout_s`` bounds.
         """
         check_names(ranges)
         self._ranges, self._allowed = tuple(ranges), tuple(allowed)
         self._seed, self._calibration = seed, calibration
+        self._release = OLDER if older else NEWEST
         self._rtx, self._timeout_s = rtx, timeout_s
         self.diagnosis: Mapping[str, object] | None = None
 
@@ -64,7 +69,8 @@ class DeliverExplicit:
     def options(self) -> Mapping[str, object]:
         profile = {each.name: list(each.sizes) for each in self._ranges}
         rtx = {} if self._rtx is None else {"rtx_sm": list(self._rtx.sms), "tensorrt_rtx": runtime_version()}
-        return {"profile": profile, "allow": list(self._allowed), "seed": self._seed, **rtx}
+        release = {"release": OLDER} if self._release == OLDER else {}
+        return {"profile": profile, "allow": list(self._allowed), "seed": self._seed, **release, **rtx}
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         """Integer biases become float; every pair that is left is checked, and every node held against the parser."""
@@ -79,7 +85,9 @@ class DeliverExplicit:
         for node in model.graph.all_nodes():
             if node.op_type in _QDQ:
                 _check(node)
-        found = capabilities(model, self._allowed)
+        if self._release == OLDER:
+            model = as_older(model)
+        found = capabilities(model, self._allowed, self._release)
         saved = save_model(model, workdir / "model.onnx", f"{self.name} {self.version}", source.initial_state)
         made = replace(saved, format=self.produces)
         engine = self._engine(made, model)

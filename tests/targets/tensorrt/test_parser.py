@@ -193,7 +193,7 @@ def test_the_report_has_every_node_and_names_those_that_do_not_parse() -> None:
     found = capabilities(ir.from_proto(UNIQUE), ["Unique"])
     told = report(found)
     assert [(each.operator, each.supported, each.since) for each in found] == [
-        ("Relu", True, "10.0"),
+        ("Relu", True, "8.6"),
         ("Unique", False, None),
     ]
     assert [each["name"] for each in told["unsupported"]] == [found[1].name]

@@ -59,6 +59,14 @@ def test_products_of_float32_have_factors_of_ten_bits(tmp_path: Path, operator: 
     np.testing.assert_array_equal(got, np.full((4, 4), 1 + 2**-10, np.float32))
 
 
+def test_a_factor_of_several_products_is_rounded_for_each(tmp_path: Path) -> None:
+    """Queries, keys and values of attention read one normalised value; float32 transformers were refused for it."""
+    artifact = rounded(tmp_path, "e = Abs (x) a = MatMul (x, e) b = MatMul (x, e) y = Add (a, b)")
+    with otherwise_rounded(artifact) as other:
+        got = other.run({"x": np.eye(4, dtype=np.float32) * MANTISSA})["y"]
+    np.testing.assert_array_equal(got, np.eye(4, dtype=np.float32) * 2 * (1 + 2**-10) ** 2)
+
+
 @pytest.mark.parametrize("scale", [1e-9, 1e-30, 1e6, 1e30])
 def test_small_and_large_factors_keep_their_exponents(tmp_path: Path, scale: float) -> None:
     """By way of float16 they were 0 or infinite, so that an engine might have given anything."""

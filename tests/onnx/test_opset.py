@@ -1,0 +1,97 @@
+"""``at_opset``: what ONNX's version converter has no rule for, held against ONNX Runtime on the newer model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime as ort
+import pytest
+from onnx import numpy_helper
+
+from convertkit.errors import Unsupported
+from convertkit.onnx.opset import at_opset
+
+
+@dataclass(frozen=True)
+class Case:
+    """A graph of opset ``opset``, and with ``says`` why opset 17 cannot say it."""
+
+    name: str
+    inputs: str
+    outputs: str
+    body: str
+    opset: int = 18
+    stored: dict[str, object] = field(default_factory=dict)
+    says: str = ""
+
+    @property
+    def model(self) -> onnx.ModelProto:
+        text = f"g ({self.inputs}) => ({self.outputs}) {{ {self.body} }}"
+        model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : {self.opset}]> {text}')
+        model.graph.node[0].name = "it"
+        model.graph.initializer.extend(numpy_helper.from_array(np.asarray(v), name) for name, v in self.stored.items())
+        return onnx.shape_inference.infer_shapes(model)
+
+
+IMAGE = "float[1,2,6,6] x"
+CANNOT = "the model cannot be expressed at opset 17:"
+THREE = "float[2,N] a, float[2,M] b, float[2,K] c"
+AXES = {"p": np.array([1, 2]), "v": np.float32(3), "k": np.array([-1])}
+CASES = [
+    Case("split-in-equal-parts", "float[2,6] x", THREE, "a, b, c = Split <axis = 1, num_outputs = 3> (x)"),
+    Case("split-with-a-smaller-last-part", "float[2,7] x", THREE, "a, b, c = Split <axis = 1, num_outputs = 3> (x)"),
+    Case("split-by-sizes", "float[2,6] x", "float[2,2] a, float[2,4] b", "a, b = Split <axis = 1> (x, s)",
+         stored={"s": np.array([2, 4])}),
+    Case("pad", IMAGE, "float[N,C,H,W] y", "y = Pad (x, p)", stored={"p": np.array([0, 0, 1, 1, 0, 0, 2, 1])}),
+    Case("pad-of-an-axis", IMAGE, "float[N,C,H,W] y", "y = Pad (x, p, v, k)", stored=AXES),
+    Case("pad-reflected", IMAGE, "float[N,C,H,W] y", 'y = Pad <mode = "reflect"> (x, p, , k)', stored=AXES),
+    Case("grid-sample", f"{IMAGE}, float[1,3,3,2] g", "float[N,C,H,W] y",
+         'y = GridSample <mode = "linear"> (x, g)', 20),
+    Case("grid-sample-cubic", f"{IMAGE}, float[1,3,3,2] g", "float[N,C,H,W] y",
+         'y = GridSample <mode = "cubic", padding_mode = "border"> (x, g)', 20),
+    Case("lp-pool", IMAGE, "float[N,C,H,W] y", "y = LpPool <kernel_shape = [2,2], ceil_mode = 0> (x)", 22),
+    Case("global-max-pool", IMAGE, "float[N,C,H,W] y", "y = GlobalMaxPool (x)", 22),
+    Case("constant-of-shape", IMAGE, "float[N,C,H,W] y", "s = Shape (x) z = ConstantOfShape (s) y = Add (x, z)", 24),
+    Case("mean-with-a-default", IMAGE, "float[N,C,H,W] y",
+         "y = ReduceMean <keepdims = 1, noop_with_empty_axes = 0> (x, k)", stored={"k": np.array([2, 3])}),
+    Case("pad-around", IMAGE, "float[N,C,H,W] y", 'y = Pad <mode = "wrap"> (x, p, , k)', 19, AXES,
+         says=f"it (Pad): {CANNOT} mode=wrap"),
+    Case("pad-by-an-input", f"{IMAGE}, int64[2] p", "float[N,C,H,W] y", "y = Pad (x, p, , k)", stored={"k": AXES["k"]},
+         says=f"it (Pad): {CANNOT} pads of some axes that are not constants"),
+    Case("split-of-unknown-size", "float[2,N] x", "float[2,A] a, float[2,B] b",
+         "a, b = Split <axis = 1, num_outputs = 2> (x)",
+         says=f"it (Split): {CANNOT} num_outputs along an axis whose size is not known"),
+    Case("grid-sample-of-volumes", "float[1,2,4,4,4] x, float[1,3,3,3,3] g", "float[N,C,D,H,W] y",
+         "y = GridSample (x, g)", 20,
+         says=f"it (GridSample): {CANNOT} GridSample of other than images"),
+    Case("lp-pool-dilated", IMAGE, "float[N,C,H,W] y", "y = LpPool <kernel_shape = [2,2], dilations = [2,2]> (x)", 22,
+         says=f"it (LpPool): {CANNOT} it has no dilations=(2, 2)"),
+    Case("no-such-operator", IMAGE, "float[1,2,6,6] y", "y = Mish (x)",
+         says=f"{CANNOT} No Previous Version of Mish exists"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_opset_17_computes_the_same_or_is_refused(case: Case) -> None:
+    if case.says:
+        with pytest.raises(Unsupported) as caught:
+            at_opset(ir.from_proto(case.model), 17, "stay")
+        assert str(caught.value) == f"{case.says}\n  try   stay"
+        return
+    older = ir.to_proto(at_opset(ir.from_proto(case.model), 17, "stay"))
+    assert [(each.domain, each.version) for each in older.opset_import] == [("", 17)]
+    onnx.checker.check_model(older, full_check=True)
+    draw = np.random.default_rng(3)
+    feed = {
+        each.name: draw.standard_normal([dim.dim_value for dim in each.type.tensor_type.shape.dim]).astype(np.float32)
+        for each in case.model.graph.input
+    }
+    for was, now in zip(run(case.model, feed), run(older, feed), strict=True):
+        np.testing.assert_array_equal(was, now)
+
+
+def run(model: onnx.ModelProto, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
+    return ort.InferenceSession(model.SerializeToString()).run(None, feed)
