@@ -18,13 +18,13 @@ Written by `bench/gpu.py` from a run on {gpu}, with ONNX Runtime {onnxruntime} a
 CUDA 13), on a machine with 16 cores. Every package of `--target tensorrt` is the zoo's model with a dynamic
 batch, and `check_gpu.py` of the package ran it.
 
-**What ran is ONNX Runtime's CUDA provider, not TensorRT.** TensorRT's libraries cannot be had from the package
-registries, and TensorRT-RTX 1.7.1 builds engines on that machine but does not run them: "The engine cannot run
-on this GPU, which has compute capability 9.0. […] TensorRT-RTX does not support this compute capability" (tried
-with engines for 8.0, 8.6, 8.9, 12.0, all of them, and the GPU at hand, in float32, float16 and int8). So this
-page says what the packages' files compute on a GPU's arithmetic and how fast ONNX Runtime is with them;
-integers and 8-bit floats run there as pairs around float kernels, which gains no time. Nothing is known of
-TensorRT's own speed.
+**What ran is ONNX Runtime's CUDA provider, not TensorRT**, but for the section on TensorRT 8.6 below. The libraries
+of TensorRT 10 and 11 cannot be had from the package registries, and TensorRT-RTX 1.7.1 builds engines on that
+machine but does not run them: "The engine cannot run on this GPU, which has compute capability 9.0. […] TensorRT-RTX
+does not support this compute capability" (tried with engines for 8.0, 8.6, 8.9, 12.0, all of them, and the GPU at
+hand, in float32, float16 and int8). So this page says what the packages' files compute on a GPU's arithmetic and how
+fast ONNX Runtime is with them; integers and 8-bit floats run there as pairs around float kernels, which gains no
+time. Nothing is known of the speed of TensorRT 10 and 11.
 
 Of bfloat16 the CUDA provider lacks MaxPool and Less (a Clip becomes one), so that four of nine models do not
 load; the CPU has nothing to run it with.

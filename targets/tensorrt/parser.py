@@ -75,7 +75,8 @@ def fault(node: ir.Node, release: str = NEWEST) -> str:
         return f"TensorRT's parser has no {node.op_type}"
     if numbers(since) > numbers(release):
         return f"the parser of TensorRT {release} has no {node.op_type}; that of {since} has it"
-    return _RULES.get(node.op_type, _any)(node) or _types(node, release)
+    older = _OLDER_RULES.get(node.op_type, _any)(node) or _integers(node) if release in _NEWER_TYPES else ""
+    return older or _RULES.get(node.op_type, _any)(node) or _types(node, release)
 
 
 def numbers(release: str) -> tuple[int, ...]:
@@ -107,6 +108,36 @@ def _types(node: ir.Node, release: str) -> str:
 
 def _any(node: ir.Node) -> str:
     return ""
+
+
+def _integers(node: ir.Node) -> str:
+    """int8 outside of pairs: TensorRT 8.6 parses such nodes and builds no engine."""
+    if node.op_type in _QDQ:
+        return ""
+    found = next((each.name for each in node.inputs if each is not None and each.dtype == ir.DataType.INT8), None)
+    return f"{found} is int8 outside of QuantizeLinear and DequantizeLinear" if found else ""
+
+
+def _kernel(node: ir.Node) -> str:
+    weight = node.inputs[1]
+    pair = weight.producer() if weight is not None else None
+    stored = weight is not None and weight.const_value is not None
+    behind = pair is not None and pair.op_type == "DequantizeLinear"
+    return "" if stored or behind else "a kernel that is computed: TensorRT 8.6 needs a constant"
+
+
+def _power(node: ir.Node) -> str:
+    whole = (
+        each.name for each in node.inputs if each is not None and each.dtype in (ir.DataType.INT32, ir.DataType.INT64)
+    )
+    found = next(whole, None)
+    return f"{found} is a whole number: TensorRT 8.6 has powers of floats" if found else ""
+
+
+def _vector(node: ir.Node) -> str:
+    ranks = [len(each.shape) for each in node.inputs if each is not None and each.shape is not None]
+    several = len(ranks) == 2 and ranks[0] == 1 and ranks[1] > 2
+    return "a vector times several matrices: TensorRT 8.6 does not parse it" if several else ""
 
 
 def _only_output(node: ir.Node) -> str:
@@ -175,6 +206,14 @@ def _scatter_nd(node: ir.Node) -> str:
     reduction = node.attributes.get_string("reduction", "none")
     return "" if reduction == "none" else f"reduction={reduction}: TensorRT's ScatterND has none"
 
+
+_OLDER_RULES: Mapping[str, Callable[[ir.Node], str]] = {
+    "Conv": _kernel,
+    "ConvTranspose": _kernel,
+    "MatMul": _vector,
+    "Pow": _power,
+}
+"""What TensorRT 8.6 does not take beside that.  Source: its parser, run on ONNX's node suite."""
 
 _RULES: Mapping[str, Callable[[ir.Node], str]] = {
     "AveragePool": _pool,

@@ -9,10 +9,12 @@ from unittest.mock import MagicMock
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 
 import convertkit
 from convertkit.errors import Unsupported, UsageError
+from convertkit.targets.tensorrt.parser import fault
 from tests import onnx_models
 from tests.targets.tensorrt.test_package import facts, script
 
@@ -78,6 +80,25 @@ def test_an_operator_that_it_lacks_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Unsupported, match=r"the parser of TensorRT 8.6 has no STFT; that of 10.15 has it"):
         exported(tmp_path, STFT, {"release": "8.6"})
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "body", "says"),
+    [
+        ("float[1,2,5,5] x, float[3,2,3,3] k", "a = Relu (k) y = Conv (x, a)", "a kernel that is computed"),
+        ("int32[3] x, int32[3] k", "y = Pow (x, k)", "x is a whole number: TensorRT 8.6 has powers of floats"),
+        ("float[3] x, float[2,3,4] k", "y = MatMul (x, k)", "a vector times several matrices"),
+        ("int8[3] x", "y = Neg (x)", "x is int8 outside of QuantizeLinear and DequantizeLinear"),
+        ("float[2,3] x, float[3,4] k", "y = MatMul (x, k)", ""),
+        ("float[3] x, float[3] k", "y = Pow (x, k)", ""),
+    ],
+)
+def test_its_parser_takes_less(given: str, body: str, says: str) -> None:
+    text = f'<ir_version: 10, opset_import: ["" : 17]> g ({given}) => (float[N] y) {{ {body} }}'
+    model = ir.from_proto(onnx.parser.parse_model(text))
+    found = [fault(node, "8.6") for node in model.graph]
+    assert says in found[-1] if says else not found[-1]
+    assert not any(fault(node) for node in model.graph)
 
 
 @pytest.fixture
