@@ -18,7 +18,7 @@ _INNER_SIZES = ((32, 64), (64, 64), (1, 3), (224, 224))
 
 Different ones first: what mixes height and width shows.  Multiples of 32, as nets halve images up to five times.
 """
-_CROWDED, _SMALL_SIZES = 4, ((8, 16), (16, 16), (1, 3), (32, 32))
+_CROWDED, _SMALL_SIZES = 4, ((8, 16), (16, 16), (1, 3))
 """Where an input has so many dynamic axes besides the batch, the usual sizes make hundreds of millions of values."""
 _LONG = (4096, 6144)
 """Of the one dynamic axis that a recording has: front ends of audio take no shorter ones."""
@@ -50,6 +50,11 @@ def named_sizes(
     inner = {atom: pair[(place + turn) % 2] for place, atom in enumerate(_atoms(inputs, batches))}
     known = {**inner, **sizes, **{name: choices[-turn] for name, choices in stated.items()}}
     return {name: sum(factor * known[atom] for factor, atom in _terms(name)) for name in names}
+
+
+def sizes_of_rows(inputs: Sequence[TensorSpec]) -> Mapping[str, Sequence[int]]:
+    """Sizes for names that lead where they are no batch, but rows that another input counts or picks."""
+    return dict.fromkeys(sorted(_leading(inputs)), _INNER_SIZES[0])
 
 
 def _pairs(inputs: Sequence[TensorSpec], batches: AbstractSet[str]) -> Sequence[tuple[int, int]]:

@@ -15,7 +15,7 @@ from convertkit.parity.blanks import without_blanks
 from convertkit.parity.far_integers import with_far_integers
 from convertkit.parity.feeds import ProofInputs, is_brief, proof_inputs, with_edges
 from convertkit.parity.flags import is_finite, with_flags, without_empty_masks
-from convertkit.parity.free_sizes import NOT_STATED, attempts
+from convertkit.parity.free_sizes import NOT_STATED, attempts, sizes_of_rows
 from convertkit.parity.replay import record
 from convertkit.parity.values import Recording
 from convertkit.recipe import ExportOptions
@@ -53,7 +53,8 @@ class Recorder:
             return self._recorded(self._inputs_of(0, NOT_STATED))
         refusals: list[SourceError | ToolError | WorkerError] = []
         usual = [(attempt, NOT_STATED) for attempt in range(attempts(self._inputs))]
-        for attempt, sizes in [*usual, *([(0, self._known)] if self._known else [])]:
+        others = [sizes for sizes in (self._known, sizes_of_rows(self._inputs)) if sizes]
+        for attempt, sizes in [*usual, *((0, sizes) for sizes in others)]:
             try:
                 return self._generated(attempt, sizes)
             except (SourceError, ToolError, WorkerError) as error:
