@@ -12,6 +12,7 @@ import onnx_ir as ir
 from onnx import defs
 
 from convertkit.errors import Unsupported
+from convertkit.onnx.canonical import detached, reattach
 from convertkit.onnx.edit import add_constant
 from convertkit.onnx.function_bodies import defaults
 
@@ -27,11 +28,13 @@ def at_opset(model: ir.Model, opset: int, way_out: str) -> ir.Model:
     if newest == opset:
         return model
     kept = opset < _NEWER <= newest and _older(model, opset, way_out)
+    large = detached(model)
     try:
         converted: ir.Model = ir.from_proto(onnx.version_converter.convert_version(ir.to_proto(model), opset))
     except (onnx.version_converter.ConvertError, RuntimeError) as error:
         reason = _REASON.sub("", str(error).strip()).splitlines()[0][:200]
         raise Unsupported(f"the model cannot be expressed at opset {opset}: {reason}", ways_out=(way_out,)) from error
+    reattach(converted, large)
     for node in converted.graph.all_nodes():
         if node.domain == _DOMAIN:
             node.domain, node.version = "", None

@@ -95,3 +95,13 @@ def test_opset_17_computes_the_same_or_is_refused(case: Case) -> None:
 
 def run(model: onnx.ModelProto, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
     return ort.InferenceSession(model.SerializeToString()).run(None, feed)
+
+
+def test_large_weights_are_not_copied() -> None:
+    stored = {"w": np.ones((300, 300), np.float32)}
+    case = Case("product", "float[2,300] x", "float[2,300] y", "y = MatMul (x, w)", stored=stored)
+    model = ir.from_proto(case.model)
+    weight = model.graph.initializers["w"].const_value
+    older = at_opset(model, 17, "stay")
+    assert older.graph.initializers["w"].const_value is weight
+    assert [each.name for each in older.graph.inputs] == ["x"]
