@@ -29,6 +29,7 @@ from convertkit.targets.onnxruntime.long_extremes import write_out_long_extremes
 from convertkit.targets.onnxruntime.mean_variance import write_out_mean_variance
 from convertkit.targets.onnxruntime.profile import costs_for
 from convertkit.targets.onnxruntime.sideways import lay_on_side
+from convertkit.targets.onnxruntime.wider_integers import widen_integers
 
 _TRACES = "pkg.torch."
 
@@ -78,7 +79,7 @@ class DeliverOnnx:
     """
 
     name = "onnxruntime"
-    version = "12"
+    version = "13"
     accepts = frozenset({"onnx"})
     produces = "onnxruntime"
 
@@ -111,6 +112,7 @@ class DeliverOnnx:
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         model = load_own(source.path)
         lay_on_side(model)
+        widen_integers(model)
         write_out_long_extremes(model)
         if self._precision in ("int8", "w8"):
             make_dynamic(model, costs_for(self._devices, self._measured))
