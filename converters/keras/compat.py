@@ -25,6 +25,12 @@ def module_of_operation(name: str) -> str:
     return ""
 
 
+def operation_of(tensor: Any) -> str:
+    """The name of the operation that makes a symbolic tensor; empty where it does not say."""
+    history = getattr(tensor, "_keras_history", None)
+    return "" if history is None else type(history.operation).__name__
+
+
 def give_tensorflow_to_stored_code() -> None:
     """Let code that a file holds find ``tf``: it runs with the globals of the module of Keras that unpacks it."""
     vars(python_utils)["tf"] = importlib.import_module("tensorflow")

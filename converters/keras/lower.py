@@ -14,11 +14,14 @@ import jax
 import keras
 from jax import export
 
+from convertkit.converters.keras.compat import operation_of
 from convertkit.errors import Unsupported
 
 Input = tuple[str, tuple[int | str, ...], str]
 """Name, shape with names where free, NumPy dtype."""
 
+_PLACES = frozenset({"Argmax", "Argmin", "Argsort", "CountNonzero", "Digitize", "SearchSorted"})
+"""Operations whose results Keras has as int32, whatever they look at."""
 _STYLE = re.compile(r"\x1b\[\d+m")
 _TRACE_ERRORS = (ValueError, TypeError, NotImplementedError, RuntimeError, KeyError, AttributeError, NameError)
 
@@ -37,13 +40,28 @@ def compiled(model: Any, packed: Callable[[list[Any]], Any]) -> Callable[[list[A
 
     def forward(trainable: list[Any], fixed: list[Any], flat: list[Any]) -> list[Any]:
         results, _ = model.stateless_call(trainable, fixed, packed(flat), training=False)
-        return list(keras.tree.flatten(results))
+        return _as_declared(model, keras.tree.flatten(results))
 
     weights = [
         [variable.value for variable in each] for each in (model.trainable_variables, model.non_trainable_variables)
     ]
     compiled_once = jax.jit(forward)
     return lambda flat: list(compiled_once(*weights, flat))
+
+
+def _as_declared(model: Any, results: list[Any]) -> list[Any]:
+    """Floats and places of 32 bits where Keras gives these: JAX with 64-bit types has others of them."""
+    tensors = list(getattr(model, "outputs", None) or ())
+    if len(tensors) != len(results):
+        return results
+    return [_narrowed(value, tensor) for value, tensor in zip(results, tensors, strict=True)]
+
+
+def _narrowed(value: Any, tensor: Any) -> Any:
+    operation = operation_of(tensor)
+    if str(value.dtype) == "float64" and str(tensor.dtype) == "float32":
+        return value.astype("float32")
+    return value.astype("int32") if str(value.dtype) == "int64" and operation in _PLACES else value
 
 
 def exported(model: Any, packed: Callable[[list[Any]], Any], inputs: Sequence[Input]) -> Program:
@@ -53,7 +71,7 @@ def exported(model: Any, packed: Callable[[list[Any]], Any], inputs: Sequence[In
 
     def forward(*flat: Any) -> tuple[Any, ...]:
         results, _ = model.stateless_call(trainable, fixed, packed(list(flat)), training=False)
-        return tuple(keras.tree.flatten(results))
+        return tuple(_as_declared(model, keras.tree.flatten(results)))
 
     symbols = _symbols(inputs)
     specs = [jax.ShapeDtypeStruct([symbols.get(str(dim), dim) for dim in shape], dtype) for _, shape, dtype in inputs]

@@ -43,3 +43,8 @@ def test_stored_code_finds_tensorflow() -> None:
         "print(int(function(2)))"
     )
     assert said(code, "tensorflow") == ["3"]
+
+
+def test_an_output_tells_its_operation() -> None:
+    code = "x = __import__('keras').Input((3,)); print(compat.operation_of(__import__('keras').ops.argmax(x, -1)))"
+    assert said(f"{code}; print(repr(compat.operation_of(object())))") == ["Argmax", "''"]
