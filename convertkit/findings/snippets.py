@@ -30,12 +30,16 @@ def snippets(
     artifact: Mapping[str, Any],
     interface: Mapping[str, Any],
     profile: Mapping[str, Sequence[int]] = MappingProxyType({}),
+    release: str = "",
 ) -> dict[str, str]:
     """Code by language for ``artifact`` with ``interface``, both as report.json has them; empty for other formats.
 
-    ``profile`` has the smallest, usual and largest sizes of named dimensions, where a TensorRT engine is for those.
+    ``profile`` has the smallest, usual and largest sizes of named dimensions, where a TensorRT engine is for those;
+    ``release`` is that of TensorRT where it is one whose trtexec cannot be told the types.
     """
     ports = Ports.of(artifact["path"], interface)
     if artifact["format"] == "tensorrt":
-        return {"Shell": snippets_onnx.trtexec(ports, profile)}
+        return {
+            "Shell": snippets_onnx.build_engine(ports, profile) if release else snippets_onnx.trtexec(ports, profile)
+        }
     return {language: write(ports) for language, write in _BY_FORMAT.get(artifact["format"], {}).items()}

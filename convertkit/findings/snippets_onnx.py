@@ -145,6 +145,13 @@ def trtexec(ports: Ports, profile: Profile) -> str:
     return trtexec_command(json.loads(ports.file), shapes, profile)
 
 
+def build_engine(ports: Ports, profile: Profile) -> str:
+    """The package's own scripts; sizes that ``profile`` does not have are the reader's to choose."""
+    names = dict.fromkeys(dim for port in ports.inputs for dim in port.named if isinstance(dim, str))
+    sizes = [f" --size {shlex.quote(f'{name}=MIN,OPT,MAX')}" for name in names if name not in profile]
+    return f"python build_engine.py{''.join(sizes)}\npython check_gpu.py\n"
+
+
 def trtexec_command(
     file: str,
     dynamic: Mapping[str, tuple[Dim, ...]],

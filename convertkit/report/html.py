@@ -102,7 +102,9 @@ def _snippets(report: Mapping[str, Any]) -> dict[str, str]:
     if not report["interface"] or not report["steps"]:
         return {}
     last = report["steps"][-1]
-    return snippets(last["artifact"], report["interface"], last["options"].get("profile", {}))
+    return snippets(
+        last["artifact"], report["interface"], last["options"].get("profile", {}), last["options"].get("release", "")
+    )
 
 
 def size(count: int) -> str:

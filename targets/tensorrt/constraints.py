@@ -43,6 +43,12 @@ class Constraints:
     sparse: tuple[str, ...]
 
     @property
+    def narrowed(self) -> tuple[str, ...]:
+        """Inputs and outputs of int64, of which TensorRT 8 makes int32."""
+        ports = (*self.inputs, *self.outputs) if self.at_least == OLDER else ()
+        return tuple(spec.name for spec in ports if spec.dtype == "int64")
+
+    @property
     def typed(self) -> tuple[str, ...] | None:
         """How trtexec is told the types; None where it cannot be: it sets those of TensorRT 8 for the whole model."""
         if self.at_least != OLDER:

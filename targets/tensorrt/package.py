@@ -52,7 +52,7 @@ def write_package(
     shutil.copyfile(_BUILD, folder / _BUILD.name)
     refused = tuple(f"{each.name} ({each.operator}): {each.reason}" for each in found if not each.supported)
     least = (facts.at_least, facts.compute_capability)
-    text = readme(Facts(*least, missing, line, len(sparse), golden, refused, engine))
+    text = readme(Facts(*least, missing, line, len(sparse), golden, refused, engine, facts.narrowed))
     (folder / "README.md").write_text(text, encoding="utf-8")
 
 

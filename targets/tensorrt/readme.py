@@ -18,7 +18,8 @@ class Facts:
     """What the text tells.  ``line`` is trtexec's, empty where sizes are missing.
 
     ``missing`` are the dynamic dimensions without sizes, ``sparse`` how many weights are 2:4,
-    ``unsupported`` the nodes that TensorRT's parser does not take, with the reasons, ``engine`` is TensorRT-RTX's.
+    ``unsupported`` the nodes that TensorRT's parser does not take, with the reasons, ``engine`` is TensorRT-RTX's,
+    ``narrowed`` the inputs and outputs of int64, which TensorRT 8 has as int32.
     """
 
     at_least: str
@@ -29,6 +30,7 @@ class Facts:
     golden: Golden | None
     unsupported: tuple[str, ...]
     engine: Engine | None = None
+    narrowed: tuple[str, ...] = ()
 
 
 def readme(facts: Facts) -> str:
@@ -140,4 +142,10 @@ def _notes(facts: Facts) -> str:
 - `--timing-cache timing.cache` (trtexec: `--timingCacheFile=timing.cache`) keeps what kernels took, for the next build
   with the same release on the same kind of GPU.
 - Products of float32 use TF32, which keeps 10 bits; `--no-tf32` (trtexec: `--noTF32`) keeps all.
-{sparse if facts.sparse else ""}"""
+{sparse if facts.sparse else ""}{_narrowed(facts)}"""
+
+
+def _narrowed(facts: Facts) -> str:
+    if not facts.narrowed:
+        return ""
+    return f"- TensorRT 8 has no int64: in its engine {', '.join(facts.narrowed)} are int32.\n"

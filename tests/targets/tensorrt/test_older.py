@@ -44,6 +44,16 @@ def test_the_file_is_what_tensorrt_8_reads(tmp_path: Path) -> None:
     assert "--stronglyTyped" not in (package / "trtexec.txt").read_text()
 
 
+def test_the_page_says_what_becomes_int32(tmp_path: Path) -> None:
+    table = onnx.numpy_helper.from_array(np.random.default_rng(2).standard_normal((6, 6)).astype(np.float32), "t")
+    proto = onnx_models.model(
+        [onnx.helper.make_node("Gather", ["t", "x"], ["y"])], {"x": ["N"]}, {"y": ["N", 6]}, [table]
+    )
+    proto.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.INT64
+    page = (exported(tmp_path, proto) / "README.md").read_text()
+    assert "TensorRT 8 has no int64: in its engine x are int32." in page
+
+
 def test_integers_are_asked_for_by_a_flag(tmp_path: Path) -> None:
     samples = np.random.default_rng(5).standard_normal((24, 5)).astype(np.float32)
     package = exported(tmp_path, onnx_models.mlp(), int8=True, full_integer=True, calib=samples)
@@ -150,3 +160,12 @@ def test_the_script_says_that_tensorrt_does_not_start(
     eight.Builder.side_effect = TypeError("pybind11::init(): factory function returned nullptr")
     assert script(exported(tmp_path, onnx_models.mlp())).main([]) == 1
     assert "TensorRT does not start here" in capsys.readouterr().err
+
+
+def test_the_report_has_the_package_s_own_script(tmp_path: Path) -> None:
+    package = exported(tmp_path, onnx_models.mlp())
+    assert "python build_engine.py\npython check_gpu.py" in (package / "report.html").read_text()
+    (tmp_path / "open").mkdir()
+    free = exported(tmp_path / "open", onnx_models.mlp(), {"release": "8.6"})
+    assert "python build_engine.py --size N=MIN,OPT,MAX\n" in (free / "report.html").read_text()
+    assert "stronglyTyped" not in (free / "report.html").read_text()
