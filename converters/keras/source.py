@@ -25,9 +25,8 @@ _NEEDS = ("keras", "jax", "h5py")
 class KerasSource:
     """A ``.keras`` or ``.h5`` file held by Keras on JAX in a worker."""
 
-    notes: tuple[str, ...] = ()
-
     def __init__(self, path: Path, options: ExportOptions, workdir: Path) -> None:
+        self._notes: list[str] = []
         for name in _NEEDS:
             if importlib.util.find_spec(name) is None:
                 raise MissingFramework(name, "keras")
@@ -43,9 +42,14 @@ class KerasSource:
         specs = with_input_options(inputs, options.inputs)
         self.artifact = Artifact(path, "keras", specs, outputs, sha256_of(path))
         if options.model is not None:
-            self.notes = (f"code of {options.model} was trusted and imported",)
+            self._notes.append(f"code of {options.model} was trusted and imported")
         elif "lambda" in options.trust:
-            self.notes = ("Python code stored in the file was trusted (--trust lambda)",)
+            self._notes.append("Python code stored in the file was trusted (--trust lambda)")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was trusted, and which sizes the model takes."""
+        return tuple(self._notes)
 
     def __enter__(self) -> Self:
         return self
@@ -59,7 +63,7 @@ class KerasSource:
         return OpenedRunner(self._worker, self.artifact)
 
     def stage(self) -> Stage:
-        return KerasStage(self._worker)
+        return KerasStage(self._worker, self._notes)
 
 
 class KerasStage:
@@ -72,14 +76,20 @@ class KerasStage:
     tolerance: Tolerance = FLOAT32
     options: Mapping[str, object] = {"route": "Keras on JAX, StableHLO"}
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, notes: list[str]) -> None:
+        """``notes`` takes what there is to say of the sizes."""
         self._worker = worker
+        self._notes = notes
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         path = workdir / "model.onnx"
         made_by = f"{self.name} {self.version}"
         shapes = {spec.name: list(spec.shape) for spec in source.inputs}
-        self._worker.call("convert", {"to": str(path), "made_by": made_by, "shapes": shapes})
+        factor = self._worker.call("convert", {"to": str(path), "made_by": made_by, "shapes": shapes}).value["factor"]
+        if factor > 1:
+            self._notes.append(
+                f"dynamic sizes other than the batch are multiples of {factor}: the model takes no others"
+            )
         inputs, outputs = interface(load_model(path))
         return Artifact(path, "onnx", inputs, outputs, sha256_of(path), made_by)
 

@@ -1,0 +1,39 @@
+"""Nets of images of any size that halve them and join what they double again: sizes are multiples."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.command_line import here
+from tests.installed import needs
+
+needs("keras")
+
+_MAKE = """
+import keras, sys
+from keras import layers
+x = keras.Input((None, None, 3), name="x")
+a = layers.Conv2D(4, 3, padding="same")(x)
+b = layers.Conv2D(6, 3, 2, padding="same", activation="relu")(a)
+c = layers.Conv2D(6, 3, 2, padding="same", activation="relu")(b)
+d = layers.Concatenate()([b, layers.UpSampling2D(2)(c)])
+e = layers.Concatenate()([a, layers.Conv2DTranspose(4, 3, 2, padding="same")(d)])
+keras.Model(x, layers.Conv2D(1, 1)(e)).save(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("target", ["onnxruntime", "tflite"])
+def test_a_net_that_joins_what_it_doubles(target: str, tmp_path: Path) -> None:
+    path = tmp_path / "unet.keras"
+    subprocess.run([sys.executable, "-c", _MAKE, str(path)], check=True, capture_output=True)
+    said = here("export", path, "--target", target, "--output", tmp_path / "out")
+    assert said.code == 0, said.complaint
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert manifest["artifact"]["inputs"][0]["shape"] == ["batch", "x_1", "x_2", 3]
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert any("multiples of 4" in str(note) for note in report["notes"])
