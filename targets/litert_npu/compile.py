@@ -17,6 +17,8 @@ from tempfile import TemporaryDirectory
 
 from convertkit.errors import MissingTool, ToolError
 from convertkit.targets.litert_npu.chips import HTP, QUALCOMM, Chip, Vendor
+from convertkit.targets.litert_npu.dispatch import not_taken
+from convertkit.targets.tflite_micro.file import read_graphs
 from convertkit.workers.programs import run_to_end
 
 COMPILER, _PLUGINS = Path("tools", "apply_plugin_main"), Path("vendors")
@@ -25,6 +27,8 @@ _LACKING = (
     re.compile(r"(\S+\.so[\w.]*): cannot open"),
     re.compile(r"Failed to load (\w+) shared library"),
 )
+_NOT_TAKEN = re.compile(r"the HTP Op '(\w+)' in the node|op validator \w+:[\w.]+:(\w+) failed")
+"""Qualcomm's name of an operator, where the compiler takes none of the file."""
 _SAID = re.compile(r"^.*?(?:\bERROR\b|\[ +ERROR +\]|\bFailed\b).*$", re.MULTILINE)
 _STANDS_FOR = {"libQnnLpai.so": "libQnnSystem.so"}
 """For a library that the plug-in is linked to, and calls nothing of."""
@@ -43,7 +47,8 @@ def litert_folder() -> Path:
 def compile_for(model: Path, chip: Chip, made: Path, kits: Sequence[str], timeout_s: float | None = None) -> None:
     """Compile ``model`` into the file ``made`` beside it, with the libraries in the folders ``kits``.
 
-    ``MissingTool`` names the vendor's library that is in none of them, ``ToolError`` is what the compiler says.
+    ``MissingTool`` names the vendor's library that is in none of them, ``Unsupported`` an operator where the NPU takes
+    none of the file, ``ToolError`` is what else the compiler says.
     """
     place = litert_folder()
     plugin = place / _PLUGINS / chip.vendor.folder / "compiler"
@@ -58,7 +63,10 @@ def compile_for(model: Path, chip: Chip, made: Path, kits: Sequence[str], timeou
             told = f"LiteRT's compiler for {chip.model} did not end within {limit:g} s; --timeout gives it more"
             raise ToolError(told) from error
     if ended.returncode or not made.is_file() or not made.stat().st_size:
-        raise refusal(chip, f"{ended.stdout}\n{ended.stderr}", ended.returncode)
+        said = f"{ended.stdout}\n{ended.stderr}"
+        if kind := next(filter(None, (name for pair in _NOT_TAKEN.findall(said) for name in pair)), ""):
+            raise not_taken(read_graphs(model.read_bytes()), kind)
+        raise refusal(chip, said, ended.returncode)
 
 
 def refusal(chip: Chip, said: str, code: int) -> MissingTool | ToolError:

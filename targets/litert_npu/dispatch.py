@@ -17,6 +17,7 @@ from convertkit.targets.tflite_micro.placed import check_interface, on_the_cpu, 
 CODE = "CUSTOM DISPATCH_OP"
 _OFFSET, _SIZE, _NAME = "bytecode_offset", "bytecode_size", "name"
 _WAYS = ("--target tflite", "--target qnn")
+_FORM = "the NPU does not take it in this form"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +46,23 @@ def check_tables(before: Sequence[FileGraph]) -> None:
                 raise Unsupported(reason, subject=f"{name} (CAST)", ways_out=_WAYS)
 
 
+def not_taken(before: Sequence[FileGraph], kind: str) -> Unsupported:
+    """The refusal of the first operator that Qualcomm calls ``kind``: ``TransposeConv2d`` is ``TRANSPOSE_CONV``."""
+    found = (
+        f"{graph.tensors[each.outputs[0]].name} ({each.code})"
+        for graph in before
+        for each in graph.operators
+        if each.outputs and kind.lower().startswith(each.code.replace("_", "").lower())
+    )
+    return Unsupported(_FORM, subject=next(found, kind), ways_out=_WAYS)
+
+
 def check_whole(before: Sequence[FileGraph], after: Sequence[FileGraph]) -> None:
     """``Unsupported`` names what the NPU does not take; ``ToolError`` where inputs or outputs are other ones."""
     left = on_the_cpu(after, CODE)
     if left:
         first, others = told(left)
-        raise Unsupported(f"the NPU does not take it in this form{others}", subject=first, ways_out=_WAYS)
+        raise Unsupported(f"{_FORM}{others}", subject=first, ways_out=_WAYS)
     parts = sum(len(graph.operators) for graph in after)
     if parts != 1:
         raise Unsupported(f"LiteRT's compiler makes {parts} programs of the model, not one", ways_out=_WAYS)

@@ -16,7 +16,7 @@ from ai_edge_litert.aot.vendors.google_tensor import target as google
 from ai_edge_litert.aot.vendors.intel_openvino import target as intel
 from ai_edge_litert.aot.vendors.mediatek import target as mediatek
 from ai_edge_litert.aot.vendors.qualcomm import target as qualcomm
-from onnx import helper
+from onnx import helper, numpy_helper
 
 import convertkit
 from convertkit import plugins
@@ -293,6 +293,27 @@ def test_what_the_compiler_says_is_told(made, tmp_path):
         compile_for(tmp_path / "model.tflite", CHIPS["sm8550"], tmp_path / "npu.tflite", ())
     assert "it leaves no file, and says nothing" in str(refusal(CHIPS["sm8550"], "", 0))
     assert "it ended with -11, and says nothing" in str(refusal(CHIPS["sm8550"], "", -11))
+
+
+TRANSPOSED = helper.make_node("ConvTranspose", ["x", "w"], ["y"], name="only", auto_pad="SAME_UPPER", strides=[2, 2])
+NOT_TAKEN = [
+    (helper.make_node("LogSoftmax", ["x"], ["y"], name="only"), [1, 7], [1, 7], "LOG_SOFTMAX"),
+    (TRANSPOSED, [1, 1, 3, 3], [1, 2, 6, 6], "TRANSPOSE_CONV"),
+]
+
+
+@pytest.mark.parametrize(("node", "given", "made", "operator"), NOT_TAKEN)
+def test_an_operator_is_named_where_the_npu_takes_nothing_of_the_file(node, given, made, operator, tmp_path):
+    """LiteRT's compiler leaves no file then, and says it in words of Qualcomm's."""
+    rng = np.random.default_rng(0)
+    weights = [numpy_helper.from_array(rng.normal(size=(1, 2, 3, 3)).astype(np.float32), "w")]
+    stored = weights if "w" in node.input else []
+    source = onnx_models.write(tmp_path, onnx_models.model([node], {"x": given}, {"y": made}, stored))
+    choices = {"int8": True, "full_integer": True, "io_dtype": "int8", "output": tmp_path / "out"}
+    calibration = {"x": rng.normal(size=(24, *given[1:])).astype(np.float32)}
+    with pytest.raises(Unsupported, match=rf"\({operator}\): the NPU does not take it in this form") as refused:
+        convertkit.export(source, "litert-npu", calib=calibration, **choices)
+    assert refused.value.ways_out
 
 
 def test_without_the_simulator_nothing_is_left(tmp_path, monkeypatch):
