@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import count
 
 import onnx_ir as ir
 
@@ -41,8 +42,19 @@ def settle_interface(model: ir.Model, leaves: Sequence[Leaf], outputs: Sequence[
         if value.shape is not None:
             value.shape = ir.Shape([_renamed(dim, renamed) for dim in tuple(value.shape)])
     graph.inputs[:] = inputs
+    _free_names(graph, outputs)
     _name_outputs(graph, outputs)
     _keep_user_traces(model)
+
+
+def _free_names(graph: ir.Graph, names: Sequence[str]) -> None:
+    """Rename what an exporter has called as an output is to be called; a constant that is returned has that name."""
+    values = [*graph.initializers.values(), *(value for node in graph.all_nodes() for value in node.outputs)]
+    taken = {value.name for value in (*graph.inputs, *values)}
+    for value in values:
+        if value.name in names:
+            value.name = next(name for n in count() if (name := f"{value.name}_{n}") not in taken)
+            taken.add(value.name)
 
 
 def _name_outputs(graph: ir.Graph, names: Sequence[str]) -> None:

@@ -82,6 +82,16 @@ def test_what_is_returned_twice_or_as_it_came_has_a_name_for_each() -> None:
     assert len({id(value) for value in model.graph.outputs}) == 3
 
 
+def test_a_constant_that_an_exporter_has_named_as_its_output_gets_another_name() -> None:
+    model = _relu("s0", 4)
+    weight = ir.Value(name="b", const_value=ir.tensor([1.0, 2.0], name="b"))
+    model.graph.register_initializer(weight)
+    model.graph.outputs.append(weight)
+    settle_interface(model, (_leaf("x", "N", 4),), ("a", "b"))
+    assert [value.name for value in model.graph.outputs] == ["a", "b"]
+    assert list(model.graph.initializers) == ["b_0"]
+
+
 @pytest.mark.parametrize(
     ("file", "told"),
     [
