@@ -1,7 +1,8 @@
 """Interpolation along one axis as ONNX's Resize defines it, as indices or as a matrix.
 
-Coordinates are computed in float64 from the scale that the model gives.  Source: ONNX operators,
-Resize-19, and its reference implementation where the text leaves a choice (align_corners with a scale
+Coordinates are computed from the scale that the model gives, in float64 where values are interpolated and in float32,
+as kernels do it, where the nearest is taken: 3 / 0.6 is 5 there, and 4.9999998 with the float32 next to 0.6.  Source:
+ONNX operators, Resize-19, and its reference implementation where the text leaves a choice (align_corners with a scale
 that does not give whole sizes uses the unrounded length).
 """
 
@@ -48,9 +49,9 @@ def copies_elements(node: ir.Node) -> bool:
     return node.attributes.get_string("coordinate_transformation_mode", "half_pixel") != "tf_crop_and_resize"
 
 
-def places(axis: Axis, coordinates: str) -> Array:
-    """Where each output element lies on the input axis, in elements, as float64."""
-    out = np.arange(axis.wanted, dtype=np.float64)
+def places(axis: Axis, coordinates: str, kind: type[np.float32 | np.float64] = np.float64) -> Array:
+    """Where each output element lies on the input axis, in elements, each step in ``kind``."""
+    out = np.arange(axis.wanted, dtype=kind)
     length = float(np.float32(axis.scale) * np.float32(axis.size))  # whole where it is meant to be: 5 × 2.4
     if coordinates == "align_corners":
         return out * 0 if length == 1 else out * (axis.size - 1) / (length - 1)
@@ -68,13 +69,13 @@ def places(axis: Axis, coordinates: str) -> Array:
     if coordinates == "pytorch_half_pixel":
         return out * 0 - 0.5 if length == 1 else half
     if coordinates == "half_pixel_symmetric":
-        return half + axis.size / 2 * (1 - axis.wanted / length)
+        return half + kind(axis.size / 2) * (1 - kind(axis.wanted) / kind(length))
     raise Unsupported(f"coordinate_transformation_mode {coordinates}")
 
 
 def nearest(axis: Axis, method: Method) -> Array:
     """The index that each output element takes, int32."""
-    where = places(axis, method.coordinates)
+    where = places(axis, method.coordinates, np.float32)
     rounded = {
         "round_prefer_floor": lambda: np.ceil(where - 0.5),
         "round_prefer_ceil": lambda: np.floor(where + 0.5),

@@ -139,6 +139,17 @@ def test_moving_data_adds_no_spread(tmp_path):
     assert not truth.spread["y"].any()
 
 
+def test_the_nearest_is_that_of_float32_whatever_the_scale(tmp_path):
+    x = np.arange(81, dtype=np.float32).reshape(1, 1, 9, 9)
+    resize = helper.make_node(
+        "Resize", ["x", "", "s"], ["y"], coordinate_transformation_mode="asymmetric", nearest_mode="floor"
+    )
+    made = artifact(tmp_path, [resize], {"x": x}, constants={"s": np.float32([1, 1, 0.6, 0.6])})
+    truth = truth_of(made, {"x": x})
+    np.testing.assert_array_equal(truth.values["y"], single(made, {"x": x})["y"])
+    assert not truth.spread["y"].any()
+
+
 def test_exact_arithmetic_adds_no_spread_so_that_floors_do_not_flip(tmp_path):
     x = np.arange(12, dtype=np.float32)
     nodes = [node("Mul", "x half", "h"), node("Add", "h half", "s"), node("Floor", "s")]

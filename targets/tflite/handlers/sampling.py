@@ -91,8 +91,12 @@ def linear_taps(b: Builder, where: Tensor, border: Border) -> list[Tap]:
 
 
 def cubic_taps(b: Builder, where: Tensor, border: Border) -> list[Tap]:
-    """The four neighbours, with Keys' weights for a = -0.75."""
-    where = inside(b, where, border)
+    """The four neighbours, with Keys' weights for a = -0.75.
+
+    Outside of the border it is the neighbours that are moved into the axis, each by itself, not the place between them:
+    so PyTorch and ONNX Runtime have it.  For reflections both are the same, and the place keeps its digits.
+    """
+    where = inside(b, where, border) if border.mode == "reflection" else where
     first = b.floor(where)
     share = b.sub(where, first)
     a = _CUBIC_A

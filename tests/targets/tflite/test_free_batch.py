@@ -227,10 +227,20 @@ def test_pixels_of_images_of_every_size() -> None:
     case.agree(*({"x": numbers(batch, 12, *sizes)} for batch, sizes in ((1, (3, 4)), (2, (5, 2)), (1, (1, 7)))))
 
 
+def test_the_nearest_by_a_scale_that_float32_rounds() -> None:
+    case = compiled("""<ir_version: 8, opset_import: ["" : 21]>
+        g (float[n,3,9,7] x) => (float[n,3,5,11] y) <float[4] s = {1, 1, 0.6, 1.7}> {
+            y = Resize<coordinate_transformation_mode="asymmetric", nearest_mode="floor">(x, , s) }""")
+    case.agree(*({"x": numbers(batch, 3, 9, 7, seed=batch)} for batch in BATCHES))
+
+
+@pytest.mark.parametrize("corners", [0, 1])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
-def test_places_in_images_of_every_batch(mode: str) -> None:
+def test_places_in_images_of_every_batch(mode: str, padding: str, corners: int) -> None:
     case = compiled(f"""<ir_version: 8, opset_import: ["" : 21]>
-        g (float[n,3,8,7] x, float[n,5,6,2] at) => (float[n,3,5,6] y) {{ y = GridSample<mode="{mode}">(x, at) }}""")
+        g (float[n,3,8,7] x, float[n,5,6,2] at) => (float[n,3,5,6] y) {{
+            y = GridSample<mode="{mode}", padding_mode="{padding}", align_corners={corners}>(x, at) }}""")
     case.agree(*({"x": numbers(b, 3, 8, 7, seed=b), "at": numbers(b, 5, 6, 2, seed=b + 9)} for b in BATCHES))
 
 

@@ -93,7 +93,17 @@ def _from_sizes(call: Call, before: Array, wanted: Array) -> tuple[Array, list[i
         one = factors.min() if policy == "not_larger" else factors.max()
         factors = np.full_like(factors, one)
         wanted = np.floor(one * before + 0.5)
-    return call.step(factors, dtype=_SINGLE), [int(size) for size in wanted]
+    factors = _single(factors) if _takes_nearest(call) else call.step(factors, dtype=_SINGLE)
+    return factors, [int(size) for size in wanted]
+
+
+def _takes_nearest(call: Call) -> bool:
+    """Whether places are only to be rounded: they are those of float32, whatever the input, in all kernels."""
+    return call.text("mode", "nearest") == "nearest"
+
+
+def _single(x: Array) -> Array:
+    return np.asarray(x, np.float32).astype(float)
 
 
 def _coordinates(call: Call, axis: _Axis) -> Array:
@@ -101,7 +111,7 @@ def _coordinates(call: Call, axis: _Axis) -> Array:
     i, mode, before, after = np.arange(axis.after, dtype=float), _mode(call), axis.before, axis.after
 
     def step(x: Array) -> Array:
-        return call.step(x, dtype=_SINGLE)
+        return _single(x) if _takes_nearest(call) else call.step(x, dtype=_SINGLE)
 
     if mode == "align_corners":
         return step(step(i * (before - 1)) / (after - 1)) if after > 1 else np.zeros(after)
