@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 
 from convertkit.artifact import Array
@@ -51,7 +52,7 @@ def copies_elements(node: ir.Node) -> bool:
 
 def places(axis: Axis, coordinates: str, kind: type[np.float32 | np.float64] = np.float64) -> Array:
     """Where each output element lies on the input axis, in elements, each step in ``kind``."""
-    out = np.arange(axis.wanted, dtype=kind)
+    out: npt.NDArray[np.floating] = np.arange(axis.wanted, dtype=kind)
     length = float(np.float32(axis.scale) * np.float32(axis.size))  # whole where it is meant to be: 5 × 2.4
     if coordinates == "align_corners":
         return out * 0 if length == 1 else out * (axis.size - 1) / (length - 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -43,3 +44,13 @@ def known_classes() -> Mapping[str, type]:
 def register(kind: type, flatten: Callable[[Any], Any], unflatten: Callable[[Any, Any], Any], name: str) -> None:
     """Make a class of containers known under the ``name`` that files have for it."""
     _pytree.register_pytree_node(kind, flatten, unflatten, serialized_type_name=name)
+
+
+NAMED_TUPLE = "collections.namedtuple"
+"""What files call the type of every named tuple; its class is their context."""
+
+
+def register_named_tuple(name: str, count: int) -> None:
+    """Make a named tuple of so many fields known under its ``name`` in files, which hold no names of fields."""
+    kind = namedtuple("Held", [str(place) for place in range(count)], rename=True)  # type: ignore[misc]
+    _pytree._register_namedtuple(kind, serialized_type_name=name)

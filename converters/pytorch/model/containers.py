@@ -20,13 +20,16 @@ class StandIn(dict[str, Any]):
 
 
 def define_unknown(path: str) -> bool:
-    """Register a :class:`StandIn` for each unknown class of the program in ``path``; False where there is none."""
+    """Register a :class:`StandIn`, or a named tuple, for each unknown class of a program; False where there is none."""
     with zipfile.ZipFile(path) as archive:
         contents = [json.loads(archive.read(name)) for name in archive.namelist() if name.endswith(".json")]
     known = trees.known_classes()
-    unknown = sorted({name for name in _classes(contents) if name not in known})
-    for name in unknown:
-        _define(name)
+    unknown = {name: count for name, count in _classes(contents) if name not in known}
+    for name, count in sorted(unknown.items()):
+        if count is None:
+            _define(name)
+        else:
+            trees.register_named_tuple(name, count)
     return bool(unknown)
 
 
@@ -48,8 +51,11 @@ def _stands_in(spec: Any) -> bool:
     return issubclass(spec.type, StandIn) or any(_stands_in(child) for child in spec.children())
 
 
-def _classes(contents: Sequence[Any]) -> Iterator[str]:
-    """The classes in all trees of containers, which lie as JSON in texts of JSON in programs of older versions."""
+def _classes(contents: Sequence[Any]) -> Iterator[tuple[str, int | None]]:
+    """The classes in all trees of containers, those of named tuples with how many fields they have.
+
+    Trees lie as JSON in texts of JSON in programs of older versions.
+    """
     waiting = [(each, False) for each in contents]
     while waiting:
         value, inside = waiting.pop()
@@ -59,7 +65,8 @@ def _classes(contents: Sequence[Any]) -> Iterator[str]:
             waiting += [(each, inside) for each in value]
         elif isinstance(value, dict):
             if inside and isinstance(value.get("type"), str) and "children_spec" in value:
-                yield value["type"]
+                named = value["type"] == trees.NAMED_TUPLE and isinstance(value.get("context"), str)
+                yield (value["context"], len(value["children_spec"])) if named else (value["type"], None)
             waiting += [(each, inside or key in ("in_spec", "out_spec")) for key, each in value.items()]
 
 

@@ -72,6 +72,19 @@ def test_a_program_is_read_without_the_package_of_its_containers(tmp_path: Path)
     _same(result, {"x": x}, [module(torch.from_numpy(x)).logits])
 
 
+def test_a_program_is_read_without_the_package_of_its_named_tuples(tmp_path: Path) -> None:
+    from torch.utils import _pytree
+
+    if foreign_models.Moments not in _pytree.SUPPORTED_NODES:
+        _pytree._register_namedtuple(foreign_models.Moments, serialized_type_name="elsewhere.Moments")
+    module = foreign_models.Measuring().eval()
+    torch.export.save(torch.export.export(module, (torch.ones(2, 4),)), tmp_path / "model.pt2")
+    result = convertkit.export(tmp_path / "model.pt2", "onnxruntime", output=tmp_path / "out")
+    x = _floats(3, 4)
+    mean, parts = module(torch.from_numpy(x))
+    _same(result, {"x": x}, [mean, *parts])
+
+
 def test_wrappers_are_taken_off(tmp_path: Path) -> None:
     result = convertkit.export("foreign_models:compiled", "onnxruntime", output=tmp_path / "out")
     assert [spec.name for spec in result.artifact.inputs] == ["x", "scale"]
