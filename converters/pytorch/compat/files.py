@@ -15,6 +15,9 @@ REBUILT: Mapping[tuple[str, str], Callable[..., Any]] = {
 }
 """What makes a tensor of its storage, by the names that pickles have for it."""
 
+PLAIN_FUNCTIONS = torch._C._disabled_torch_function_impl
+"""As ``__torch_function__`` of a subclass of tensors: torch's functions take it as any tensor."""
+
 
 def program_version() -> int:
     """The major version of exported programs that this torch reads."""

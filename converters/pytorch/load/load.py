@@ -17,7 +17,14 @@ import torch
 import torch.nn.utils.parametrize
 
 from convertkit.converters.pytorch.compat import files, scripts
-from convertkit.converters.pytorch.load import autocasting, configured, devices, io_ops_check, registered_operators
+from convertkit.converters.pytorch.load import (
+    autocasting,
+    configured,
+    devices,
+    inner_tensors,
+    io_ops_check,
+    registered_operators,
+)
 from convertkit.converters.pytorch.load.weights import fill, stored_weights
 from convertkit.converters.pytorch.load.wrappers import unwrapped
 from convertkit.converters.pytorch.model import containers
@@ -153,6 +160,8 @@ def _exported(path: str) -> Subject:
     try:
         program = torch.export.load(path)
     except pickle.UnpicklingError as error:
+        if inner_tensors.stand_in(str(error)):
+            return _exported(path)
         raise Untrusted(
             f"{Path(path).name}: a pickle that runs code lies beside the exported program; it is hostile"
         ) from error
@@ -174,6 +183,7 @@ def _exported(path: str) -> Subject:
         if (unknown := registered_operators.unknown_in(path)) is not None:
             raise unknown from error
         raise SourceError(f"{Path(path).name}: torch cannot read this exported program: {brief(error)}") from error
+    inner_tensors.write_plainly(program)
     devices.program_on_processor(program)
     autocasting.write_casts(program)
     module, batch, follows, fixed = _of_any_batch(program)

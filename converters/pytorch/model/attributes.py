@@ -161,6 +161,12 @@ def _values(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
 def same_value(a: Any, b: Any) -> bool:
     """Whether two values of an attribute are of one type and equal; NaN equals NaN."""
     if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
-        same = a.shape == b.shape and a.dtype == b.dtype and torch.equal(torch.nan_to_num(a), torch.nan_to_num(b))
+        same = a.shape == b.shape and a.dtype == b.dtype and torch.equal(_without_nan(a), _without_nan(b))
         return bool(same)
     return type(a) is type(b) and bool(a == b)
+
+
+def _without_nan(values: torch.Tensor) -> torch.Tensor:
+    """Numbers alone; torch has no such function of floats of 8 bits, which float32 holds."""
+    is_short = values.is_floating_point() and values.itemsize == 1
+    return torch.nan_to_num(values.float() if is_short else values)

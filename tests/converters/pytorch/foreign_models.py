@@ -66,6 +66,50 @@ class Measuring(Seeded):
         return Moments(x.mean(1), [x * 2, x.relu()])
 
 
+class ScaledTensor(Tensor):
+    """Integers with a scale for each row that act as a weight, as torchao's classes do."""
+
+    @staticmethod
+    def __new__(cls, values: Tensor, scale: Tensor) -> ScaledTensor:
+        return torch.Tensor._make_wrapper_subclass(cls, values.shape, dtype=scale.dtype)
+
+    def __init__(self, values: Tensor, scale: Tensor) -> None:
+        self.qdata, self.scale = values, scale
+
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        return ["qdata", "scale"], None
+
+    @staticmethod
+    def __tensor_unflatten__(inner: dict[str, Tensor], _meta: object, _size: object, _stride: object) -> ScaledTensor:
+        return ScaledTensor(inner["qdata"], inner["scale"])
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        if function is nn.functional.linear:
+            x, weight, bias = args
+            return nn.functional.linear(x, weight.qdata.float() * weight.scale, bias)
+        return super().__torch_function__(function, types, args, kwargs)
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        if function in (torch.ops.aten.detach.default, torch.ops.aten.alias.default):
+            return ScaledTensor(args[0].qdata, args[0].scale)
+        raise NotImplementedError(function)
+
+
+class Weighed(Seeded):
+    """A linear layer whose weight is such an object, of integers or of floats of 8 bits."""
+
+    def __init__(self, kind: torch.dtype) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+        weight = ScaledTensor((torch.randn(3, 4) * 50).to(kind), torch.rand(3, 1) / 50)
+        self.layer.weight = nn.Parameter(weight, requires_grad=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x)
+
+
 class Part(Seeded):
     example_inputs = (torch.ones(2, 4),)
 

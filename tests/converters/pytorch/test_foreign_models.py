@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import foreign_models
 import numpy as np
@@ -83,6 +85,23 @@ def test_a_program_is_read_without_the_package_of_its_named_tuples(tmp_path: Pat
     x = _floats(3, 4)
     mean, parts = module(torch.from_numpy(x))
     _same(result, {"x": x}, [mean, *parts])
+
+
+@pytest.mark.parametrize("kind", [torch.int8, torch.float8_e4m3fn])
+def test_weights_of_torchao_are_read_without_it(
+    kind: torch.dtype, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The class lies here where a file of torchao names one, and not in the worker."""
+    for name in ("torchao", "torchao.quantization"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setattr(sys.modules["torchao.quantization"], "ScaledTensor", foreign_models.ScaledTensor, raising=False)
+    monkeypatch.setattr(foreign_models.ScaledTensor, "__module__", "torchao.quantization")
+    module = foreign_models.Weighed(kind).eval()
+    with torch.no_grad():
+        torch.export.save(torch.export.export(module, (torch.ones(2, 4),)), tmp_path / "model.pt2")
+        result = convertkit.export(tmp_path / "model.pt2", "tflite", output=tmp_path / "out")
+        x = _floats(3, 4)
+        _same(result, {"x": x}, [module(torch.from_numpy(x))])
 
 
 def test_wrappers_are_taken_off(tmp_path: Path) -> None:
