@@ -289,6 +289,16 @@ def test_an_engine_is_run_and_compared(
     assert check.main(["--repeat", "1", "--engine", str(other / "model.onnx")]) == 1
 
 
+def test_an_engine_gets_the_types_that_it_has(package: Path, tensorrt: None) -> None:
+    """TensorRT 8 makes int32 of the model's int64; here it is float32 of float64."""
+    engine = SimpleNamespace(engine=package / "model.onnx")
+    given = np.random.default_rng(4).standard_normal((3, 5)).astype(np.float32)
+    runtime = program(package).TensorRt({}, engine)
+    (wanted,), (got,) = (runtime.run({"x": each}).values() for each in (given, given.astype(np.float64)))
+    assert wanted.any()
+    np.testing.assert_array_equal(got, wanted)
+
+
 def test_what_it_reads_is_the_same_each_time(package: Path, tmp_path: Path) -> None:
     again = exported(tmp_path / "again", onnx_models.mlp())
     kept = (package / "golden" / "edges.npz").read_bytes()

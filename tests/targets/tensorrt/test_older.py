@@ -69,6 +69,13 @@ def test_trtexec_cannot_say_what_stays_float32(tmp_path: Path) -> None:
     assert "trtexec.txt" not in (package / "README.md").read_text()
 
 
+@pytest.mark.parametrize("operator", ["Hardmax", "Mish", "Gelu"])
+def test_later_operators_are_written_out(tmp_path: Path, operator: str) -> None:
+    """The first is older than opset 17, and the parser of TensorRT 8.6 does not have it."""
+    model = onnx.load(exported(tmp_path, graph(f"y = {operator} (x)")) / "model.onnx")
+    assert operator not in {node.op_type for node in model.graph.node}
+
+
 @pytest.mark.parametrize("precision", ["bf16", "fp8", "w8", "w4"])
 def test_other_types_are_refused(tmp_path: Path, precision: str) -> None:
     with pytest.raises(
