@@ -47,7 +47,7 @@ def _met(node: ir.Node) -> Iterator[Met]:
     x, weights = (*node.inputs, None, None)[:2]
     if rule is None or x is None or weights is None or x.shape is None:
         return
-    known = sizes(weights) if weights.const_value is not None and not weights.is_graph_input() else None
+    known = sizes(weights)  # stored, computed of what is stored, or given with these sizes
     if known is not None and None not in known:
         for axis, size in rule(node, len(x.shape), tuple(size or 0 for size in known)):
             yield x, axis % len(x.shape), size

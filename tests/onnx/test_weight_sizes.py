@@ -32,6 +32,19 @@ _CASES = {
         {"C": 3},
     ),
     "GRU": ("float[T,N,F] x", {"w": (1, 6, 3), "r": (1, 6, 2)}, "y, h = GRU<hidden_size = 2>(x, w, r)", {"F": 3}),
+    "a node's constant": (
+        "float[N,F] x",
+        {},
+        "w = Constant<value = float[3,1] {1, 2, 3}>() y = MatMul(x, w)",
+        {"F": 3},
+    ),
+    "weights of integers": (
+        "float[N,F] x",
+        {"s": ()},
+        "q = Constant<value = int8[3,1] {1, 2, 3}>() w = DequantizeLinear(q, s) y = MatMul(x, w)",
+        {"F": 3},
+    ),
+    "sizes that are dynamic on both sides": ("float[N,T,F] x, float[N,F,S] z", {}, "y = MatMul(x, z)", {}),
     "broadcast": ("float[N,C] x", {"w": (3,)}, "y = Add(x, w)", {}),
     "two that differ": (
         "float[N,F] x",
