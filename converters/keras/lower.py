@@ -94,7 +94,8 @@ def _traced(forward: Callable[..., Any], inputs: Sequence[Input]) -> tuple[int, 
     Where it takes no size, it may take multiples: a net that halves its images and joins what it doubles again.
     """
     first: Exception | None = None
-    for factor in _FACTORS:
+    is_free = any(isinstance(dim, str) for _, shape, _ in inputs for dim in shape[1:])
+    for factor in _FACTORS if is_free else _FACTORS[:1]:
         symbols = _symbols(inputs, factor)
         specs = [jax.ShapeDtypeStruct([symbols.get(str(dim), dim) for dim in shape], kind) for _, shape, kind in inputs]
         try:

@@ -37,3 +37,26 @@ def test_a_net_that_joins_what_it_doubles(target: str, tmp_path: Path) -> None:
     assert manifest["artifact"]["inputs"][0]["shape"] == ["batch", "x_1", "x_2", 3]
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert any("multiples of 4" in str(note) for note in report["notes"])
+
+
+_COUNT = """
+import os, sys
+os.environ["KERAS_BACKEND"] = "jax"
+from convertkit.converters.keras.lower import _traced
+from convertkit.errors import Unsupported
+for shape in (3, 4), ("n", 4), ("n", "m"):
+    calls = []
+    def forward(x):
+        calls.append(x)
+        raise ValueError("no")
+    try:
+        _traced(forward, [("x", shape, "float32")])
+    except Unsupported:
+        print(len(calls))
+"""
+
+
+def test_what_has_no_free_size_is_traced_once() -> None:
+    """A refusal takes no longer than it has to."""
+    done = subprocess.run([sys.executable, "-c", _COUNT], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["1", "1", "6"]
