@@ -231,14 +231,19 @@ def test_the_report_s_command_gives_the_same_again(tmp_path, network):
     kept = convertkit.export(
         network, "tensorrt", target_options={"trt": {"profile": ["N=1,8,32"]}}, output=tmp_path / "a"
     )
-    assert kept.report["target_options"] == {"profile": ["N=1,8,32"], "allow": [], "rtx-sm": None}
+    assert kept.report["target_options"] == {"profile": ["N=1,8,32"], "allow": [], "release": "10", "rtx-sm": None}
     line = shlex.split(kept.report["command"])
     assert line[-2:] == ["--tensorrt-profile", "N=1,8,32"]
     assert kept.report["command"] in (tmp_path / "a" / "report.html").read_text()
     assert here("export", network, *line[3:], "-o", tmp_path / "b").code == 0
     manifest, again = ((tmp_path / name / "manifest.json").read_text() for name in "ab")
     assert manifest == again
-    assert json.loads(manifest)["target_options"] == {"profile": ["N=1,8,32"], "allow": [], "rtx-sm": None}
+    assert json.loads(manifest)["target_options"] == {
+        "profile": ["N=1,8,32"],
+        "allow": [],
+        "release": "10",
+        "rtx-sm": None,
+    }
 
 
 @pytest.mark.parametrize(
@@ -347,6 +352,6 @@ def test_help_and_listing_tell_them():
 def test_they_are_completed():
     complete = ShellComplete(cli, {}, "convertkit", "_CONVERTKIT_COMPLETE")
     found = {each.value for each in complete.get_completions(["export", "m.onnx"], "--tens")}
-    assert found == {"--tensorrt-profile", "--tensorrt-allow", "--tensorrt-rtx-sm"}
+    assert found == {"--tensorrt-profile", "--tensorrt-allow", "--tensorrt-release", "--tensorrt-rtx-sm"}
     sizes = complete.get_completions(["export", "m.onnx", "--onnxruntime-ir-version"], "1")
     assert {each.value for each in sizes} == {"10", "11", "12", "13"}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -42,9 +44,13 @@ def litert_name() -> str:
 
 def listing(kit: Path) -> str:
     """A digest of the names, sizes and times of a kit's files: another kit in the same folder compiles anew."""
-    found = sorted(path for path in kit.rglob("*") if path.is_file())
-    told = ((path.relative_to(kit).as_posix(), path.stat().st_size, path.stat().st_mtime_ns) for path in found)
-    return hashlib.sha256(repr(list(told)).encode()).hexdigest()
+    told = []
+    for folder, _, names in os.walk(kit):
+        for path in (Path(folder, name) for name in names):
+            with suppress(FileNotFoundError):  # the folder that is worked in may lie below, and its files come and go
+                facts = path.stat()
+                told.append((path.relative_to(kit).as_posix(), facts.st_size, facts.st_mtime_ns))
+    return hashlib.sha256(repr(sorted(told)).encode()).hexdigest()
 
 
 class CompileNpu:

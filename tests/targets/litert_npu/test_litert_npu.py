@@ -29,7 +29,7 @@ from convertkit.targets.litert_npu.ai_pack import targeting
 from convertkit.targets.litert_npu.chips import CHIPS
 from convertkit.targets.litert_npu.compile import compile_for, refusal
 from convertkit.targets.litert_npu.dispatch import CODE, check_whole, program_of
-from convertkit.targets.litert_npu.stage import CompileNpu
+from convertkit.targets.litert_npu.stage import CompileNpu, listing
 from convertkit.targets.tflite_micro.file import read_graphs
 from tests import onnx_models
 from tests.command_line import check_refusal, here
@@ -344,7 +344,8 @@ def test_an_export_for_a_chip_without_a_simulator_says_so(tmp_path, monkeypatch)
         "convertkit.targets.litert_npu.stage.compile_for",
         lambda model, _, made, kits, limit: compile_for(model, CHIPS["sm8550"], made, kits, limit),
     )
-    chosen = {"litert-npu": {"soc": ["sm8650", "mt6991"], "kit": [str(tmp_path)], "ai-pack": True}}
+    (tmp_path / "kit").mkdir()
+    chosen = {"litert-npu": {"soc": ["sm8650", "mt6991"], "kit": [str(tmp_path / "kit")], "ai-pack": True}}
     made = convertkit.export(NETWORK, "litert-npu", output=tmp_path / "out", target_options=chosen, **INTEGERS)
     assert made.report["execution"] == "elsewhere"
     unrun, run = made.report["steps"][-2:]
@@ -376,3 +377,13 @@ def test_device_groups_have_google_plays_names():
     assert '<config:device-group name="Google_Tensor_G5">' in text
     assert 'manufacturer="Google" model="Tensor G5"' in text
     assert 'manufacturer="Mediatek" model="MT6991"' in text
+
+
+def test_a_kit_may_lie_around_what_comes_and_goes(tmp_path, monkeypatch):
+    """A user's kit above the folder that is worked in; the listing ended in an internal error."""
+    (tmp_path / "a").write_bytes(b"kit")
+    before = listing(tmp_path)
+    (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
+    assert listing(tmp_path) == before
+    monkeypatch.setattr("os.walk", lambda kit: [(str(kit), [], ["a", "vanished"])])
+    assert listing(tmp_path) == before
