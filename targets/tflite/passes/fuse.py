@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import onnx_ir as ir
 
@@ -20,6 +22,8 @@ _CLAMPS: dict[tuple[float | None, float | None], int] = {
     (0.0, 6.0): RELU6,
     (-1.0, 1.0): RELU_N1_TO_1,
 }
+LIMITS: Mapping[int, tuple[float, float]] = {RELU: (0.0, np.inf), RELU6: (0.0, 6.0), RELU_N1_TO_1: (-1.0, 1.0)}
+"""What the fused activations clamp to."""
 _FUSABLE = frozenset(
     {
         ("", name)

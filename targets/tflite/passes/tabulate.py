@@ -19,7 +19,9 @@ from convertkit.onnx.edit import array_of
 from convertkit.onnx.pointwise import Function, function_to
 from convertkit.profile import KEEP_FLOAT
 from convertkit.targets.forms.edits import new_constant
-from convertkit.targets.tflite.annotations import OWN, quantization_of
+from convertkit.targets.tflite.annotations import OWN, activation_of, quantization_of, set_activation
+from convertkit.targets.tflite.builder.core import NONE
+from convertkit.targets.tflite.passes.fuse import LIMITS
 from convertkit.targets.tflite.passes.part import Part
 from convertkit.targets.tflite.passes.qdq_groups import fold_group, qdq_group
 from convertkit.targets.tflite.tensor import QuantParams
@@ -52,6 +54,7 @@ def tabulate(part: Part, opset: int) -> None:
         node.replace_input_with(1, places)
         node.op_type, node.domain = "Table", OWN
         node.attributes.clear()
+        set_activation(node, NONE)  # the table has it
 
 
 def is_of_one_number(node: ir.Node) -> bool:
@@ -122,12 +125,27 @@ def _computed(function: Function, reals: Array, opset: int) -> Array:
         array = array_of(value)
         if array is not None:
             feed[str(value.name)] = array
+    nodes = [made for node in function.nodes for made in _written(node, feed)]
     inputs = [_stated(name, array) for name, array in feed.items()]
     outputs = [_stated(str(function.result.name), reals)]
-    graph = onnx.helper.make_graph([ir.to_proto(node) for node in function.nodes], "table", inputs, outputs)
+    graph = onnx.helper.make_graph(nodes, "table", inputs, outputs)
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
     (found,) = ReferenceEvaluator(model).run(None, feed)
     return np.asarray(found, np.float32).reshape(-1)
+
+
+def _written(node: ir.Node, feed: dict[str, Array]) -> list[onnx.NodeProto]:
+    """``node`` as ONNX has it, and behind it the clamp that was fused into it, whose limits ``feed`` gets."""
+    made = ir.to_proto(node)
+    assert isinstance(made, onnx.NodeProto)
+    limits = LIMITS.get(activation_of(node))
+    if limits is None:
+        return [made]
+    result = made.output[0]
+    made.output[0] = f"{result}/unclamped"
+    names = [f"{result}/least", f"{result}/most"]
+    feed |= {name: np.array(limit, np.float32) for name, limit in zip(names, limits, strict=True)}
+    return [made, onnx.helper.make_node("Clip", [made.output[0], *names], [result])]
 
 
 def _stated(name: str, array: Array) -> onnx.ValueInfoProto:
