@@ -17,6 +17,8 @@ from convertkit.onnx.edit import initializer, inserted, replaced
 _OVERFLOW = frozenset({"Softplus", "ReduceLogSumExp"})
 _NEAR_ZERO = 1e-3
 """Below it ``exp(x) - exp(-x)`` loses digits, and three terms of the series have them all."""
+_TINY = 1e-4
+"""The same for three terms of ``exp(x) - 1`` and of ``log(1 + x)``."""
 
 
 def write_out_lacking(model: ir.Model) -> None:
@@ -86,7 +88,9 @@ def _elu(w: _Writer, x: ir.Value) -> ir.Value:
 
 
 def _grown(w: _Writer, x: ir.Value, alpha: float) -> ir.Value:
-    below = w.op("Sub", w.op("Exp", w.op("Min", x, 0.0)), 1.0)
+    inner = w.op("Add", w.op("Mul", w.op("Add", w.op("Mul", x, 1 / 3), 1.0), w.op("Mul", x, 0.5)), 1.0)
+    far = w.op("Sub", w.op("Exp", w.op("Min", x, 0.0)), 1.0)
+    below = w.choose("Greater", x, -_TINY, w.op("Mul", x, inner), far)
     return w.choose("Less", x, 0.0, w.op("Mul", below, alpha), x)
 
 
@@ -118,7 +122,9 @@ def _softsign(w: _Writer, x: ir.Value) -> ir.Value:
 def _softplus(w: _Writer, x: ir.Value) -> ir.Value:
     """``max(x, 0) + log(1 + exp(-|x|))``."""
     small = w.op("Exp", w.op("Neg", w.op("Abs", x)))
-    return w.op("Add", w.op("Max", x, 0.0), w.op("Log", w.op("Add", small, 1.0)))
+    inner = w.op("Sub", 1.0, w.op("Mul", small, w.op("Sub", 0.5, w.op("Mul", small, 1 / 3))))
+    logarithm = w.choose("Less", small, _TINY, w.op("Mul", small, inner), w.op("Log", w.op("Add", small, 1.0)))
+    return w.op("Add", w.op("Max", x, 0.0), logarithm)
 
 
 def _mish(w: _Writer, x: ir.Value) -> ir.Value:

@@ -45,6 +45,22 @@ def test_float64(activation: str, opset: int) -> None:
     np.testing.assert_allclose(_run(proto, _X), want, rtol=1e-6, atol=1e-14)
 
 
+_SMALL = {
+    "Elu": np.expm1,
+    "Softplus": lambda x: np.log1p(np.exp(x)),
+    "Mish": lambda x: x * np.tanh(np.log1p(np.exp(x))),
+    "Sinh": np.sinh,
+}
+
+
+@pytest.mark.parametrize("activation", _SMALL)
+def test_small_results_of_float64_keep_their_digits(activation: str) -> None:
+    """``exp(x) - 1`` has half of them at -1e-8, and ``log(1 + exp(x))`` is 0 below -37."""
+    x = -np.logspace(-300, 2.6, 400)
+    found = _run(_model(activation, "double", 18), x)
+    np.testing.assert_allclose(found, _SMALL[activation](x), rtol=1e-11, atol=0)
+
+
 @pytest.mark.parametrize("opset", [14, 18, 21])
 def test_softplus_of_float16_stays_finite(opset: int) -> None:
     x = _X.astype(np.float16)
