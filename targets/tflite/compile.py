@@ -53,8 +53,6 @@ class Compiled:
     """Whether the source rounds to float16 between its operators, which the kernels do not."""
     from_integers: bool = False
     """Whether the source rounds to integers, with kernels of integers or with float ones that round like it."""
-    from_bfloats: bool = False
-    """Whether the source rounds to bfloat16 between its operators, which the kernels do not."""
 
     def write(self, path: Path, metadata: Metadata | None = None) -> None:
         """Write the model file, with what the user says about the model."""
@@ -94,7 +92,7 @@ def compile_model(model: ir.Model, options: Options, fixed: Mapping[str, int] | 
     without_classical(model)
     keeps_halves = has_halves(model)
     from_halves = widen_halves(model)
-    from_bfloats = widen_bfloats(model)
+    widen_bfloats(model)
     expand_quantized_lstms(model)
     fold_constants(model)
     recognise_group_norms(model)  # before functions: an instance norm is one
@@ -130,7 +128,6 @@ def compile_model(model: ir.Model, options: Options, fixed: Mapping[str, int] | 
         tuple(remaining(program, why)),
         from_halves,
         from_integers,
-        from_bfloats,
     )
 
 

@@ -26,7 +26,6 @@ _INTEGER = Tolerance(
 _WORDS_DB = 50.0
 """What kernels of int16 keep of each other's results, whose steps are 256 times as fine as those of bytes."""
 _FROM_HALVES = Tolerance("the source rounds to float16 as it goes, the kernels compute in float32", relative=1e-3)
-_FROM_BFLOATS = Tolerance("the source rounds to bfloat16 as it goes, the kernels compute in float32", relative=2.0**-6)
 DYNAMIC_RANGE = Tolerance("the runtime quantizes activations on the fly", snr_db=3.0, warn_snr_db=20.0, lossy=True)
 
 
@@ -79,8 +78,6 @@ class CompileTflite:
         by_kind = {"float": float32, "integer": _INTEGER, "dynamic": DYNAMIC_RANGE}
         if compiled.from_halves:
             by_kind["float"] = _FROM_HALVES
-        if compiled.from_bfloats:
-            by_kind["float"] = _FROM_BFLOATS
         if compiled.from_integers:
             by_kind["float"] = _INTEGER
         tolerance = by_kind[compiled.program.arithmetic]

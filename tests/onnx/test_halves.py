@@ -10,7 +10,7 @@ from onnx import helper, numpy_helper
 
 import convertkit
 from convertkit.onnx.canonical import canonicalize
-from convertkit.onnx.halves import widen_halves
+from convertkit.onnx.halves import widen_bfloats, widen_halves
 from tests.targets.tflite.compiled import compiled, numbers
 
 HALF, FLOAT = onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT
@@ -149,14 +149,24 @@ def test_tflite_computes_bfloat16_in_float(name, tmp_path):
     proto = onnx.parser.parse_model(text)
     proto.graph.initializer.append(numpy_helper.from_array(numbers(4, 4, seed=3), "w"))
     case = compiled(proto)
-    assert case.compiled.from_bfloats
     assert "CAST" not in case.operators
     onnx.save(proto, tmp_path / "short.onnx")
     result = convertkit.export(tmp_path / "short.onnx", "tflite", output=tmp_path / "made", no_cache=True)
     assert result.verified
 
 
-def test_bfloat16_weights_alone_do_not_loosen_the_comparison():
+def test_bfloat16_stays_at_inputs_and_outputs():
+    for inputs, outputs in (("bfloat16[4] x", "float[4] y"), ("float[4] x", "bfloat16[4] y")):
+        proto = onnx.parser.parse_model(
+            f'<ir_version: 10, opset_import: ["" : 22]> g ({inputs}) => ({outputs}) '
+            f"{{ a = Cast<to=16>(x) b = Add(a, a) y = Cast<to={16 if 'bf' in outputs else 1}>(b) }}"
+        )
+        model = ir.from_proto(onnx.shape_inference.infer_shapes(proto))
+        assert not widen_bfloats(model)
+        assert ir.to_proto(model).graph.node == ir.to_proto(ir.from_proto(proto)).graph.node
+
+
+def test_bfloat16_weights_alone_are_only_stored():
     proto = onnx.parser.parse_model(
         '<ir_version: 10, opset_import: ["" : 22]> g (float[n,4] x) => (float[n,4] y) '
         "{ v = Cast<to=1>(w) y = MatMul(x, v) }"
@@ -164,5 +174,5 @@ def test_bfloat16_weights_alone_do_not_loosen_the_comparison():
     weights = numpy_helper.to_array(numpy_helper.from_array(numbers(4, 4), "w"))
     proto.graph.initializer.append(helper.make_tensor("w", onnx.TensorProto.BFLOAT16, (4, 4), weights.reshape(-1)))
     case = compiled(proto)
-    assert not case.compiled.from_bfloats
+    assert not widen_bfloats(ir.from_proto(onnx.shape_inference.infer_shapes(proto)))
     case.agree({"x": numbers(2, 4)})
