@@ -16,7 +16,6 @@ _SCALARS: Mapping[str, tuple[int, ...]] = {
     "Clip": (1, 2),
     "CumSum": (1,),
     "Pad": (2,),
-    "Range": (0, 1, 2),
     "Trilu": (1,),
 }
 """Which operands these are."""

@@ -1,6 +1,6 @@
 """Usual inputs of which a model makes something, where an output is nothing but zeros for all that were drawn.
 
-IsNaN and IsInf say no of every finite number, and a threshold may lie above all usual ones.
+IsNaN and IsInf say no of every finite number.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from convertkit.parity.flags import is_finite
 from convertkit.parity.values import Recording
 from convertkit.stage import Runner
 
-_LOUD = 8.0
 _ODD = (np.nan, np.inf, -np.inf)
 _EVERY = 5
 """Of so many neighbouring elements three are odd."""
 
 
 def without_blanks(recording: Recording, runner: Runner) -> Recording:
-    """``recording`` with every second usual feed loud, or with NaN and infinities in it, where an output is all zeros.
+    """``recording`` with NaN and infinities in every second usual feed, where an output is all zeros.
 
     Only where that output is no longer zeros then, and all outputs are finite.  Models with state keep their feeds.
     ``runner`` executes the artifact of the recording.
@@ -30,18 +29,16 @@ def without_blanks(recording: Recording, runner: Runner) -> Recording:
     blank = _blank(recording)
     if not blank or any(spec.is_state or spec.value_range for spec in recording.artifact.inputs):
         return recording
-    for change in (_loud, _odd):
-        feeds, outputs = list(recording.feeds), list(recording.outputs)
-        try:
-            for place in range(1, recording.usual, 2):
-                feeds[place] = {name: change(value, place) for name, value in feeds[place].items()}
-                outputs[place] = runner.run(feeds[place])
-        except (SourceError, ToolError, WorkerError):
-            continue
-        found = replace(recording, feeds=tuple(feeds), outputs=tuple(outputs))
-        if _blank(found) < blank and all(is_finite(each) for each in outputs[: recording.usual]):
-            return found
-    return recording
+    feeds, outputs = list(recording.feeds), list(recording.outputs)
+    try:
+        for place in range(1, recording.usual, 2):
+            feeds[place] = {name: _odd(value, place) for name, value in feeds[place].items()}
+            outputs[place] = runner.run(feeds[place])
+    except (SourceError, ToolError, WorkerError):
+        return recording
+    found = replace(recording, feeds=tuple(feeds), outputs=tuple(outputs))
+    helps = _blank(found) < blank and all(is_finite(each) for each in outputs[: recording.usual])
+    return found if helps else recording
 
 
 def _blank(recording: Recording) -> frozenset[str]:
@@ -49,11 +46,6 @@ def _blank(recording: Recording) -> frozenset[str]:
     usual = recording.outputs[: recording.usual]
     names = [name for name, value in usual[0].items() if value.dtype.kind in "fiub"] if usual else []
     return frozenset(name for name in names if not any(bool(np.any(outputs[name])) for outputs in usual))
-
-
-def _loud(value: Array, place: int) -> Array:
-    del place
-    return np.asarray(value * value.dtype.type(_LOUD)) if value.dtype.kind == "f" else value
 
 
 def _odd(value: Array, place: int) -> Array:

@@ -139,12 +139,14 @@ def test_moving_data_adds_no_spread(tmp_path):
     assert not truth.spread["y"].any()
 
 
-def test_the_nearest_is_that_of_float32_whatever_the_scale(tmp_path):
+@pytest.mark.parametrize("by", [np.float32([1, 1, 0.6, 0.6]), np.array([1, 1, 15, 15])], ids=["scale", "size"])
+def test_the_nearest_is_that_of_float32_whatever_the_scale(by, tmp_path):
     x = np.arange(81, dtype=np.float32).reshape(1, 1, 9, 9)
+    operands = ["x", "", "s"] if by.dtype == np.float32 else ["x", "", "", "s"]
     resize = helper.make_node(
-        "Resize", ["x", "", "s"], ["y"], coordinate_transformation_mode="asymmetric", nearest_mode="floor"
+        "Resize", operands, ["y"], coordinate_transformation_mode="asymmetric", nearest_mode="floor"
     )
-    made = artifact(tmp_path, [resize], {"x": x}, constants={"s": np.float32([1, 1, 0.6, 0.6])})
+    made = artifact(tmp_path, [resize], {"x": x}, constants={"s": by})
     truth = truth_of(made, {"x": x})
     np.testing.assert_array_equal(truth.values["y"], single(made, {"x": x})["y"])
     assert not truth.spread["y"].any()

@@ -10,7 +10,9 @@ import onnx_ir as ir
 import pytest
 
 import convertkit
+from convertkit.converters.onnx.source import OnnxSource
 from convertkit.converters.onnx.weight_sizes import sizes_of_weights
+from convertkit.recipe import ExportOptions
 
 _HEAD = '<ir_version: 8, opset_import: ["" : 17]> g '
 _CASES = {
@@ -68,6 +70,17 @@ def _model(declared: str, weights: dict[str, tuple[int, ...]], body: str) -> onn
 def test_sizes(name: str) -> None:
     declared, weights, body, expected = _CASES[name]
     assert sizes_of_weights(ir.from_proto(_model(declared, weights, body))) == expected
+
+
+def test_a_file_that_is_read_again_has_them_too(tmp_path: Path) -> None:
+    """A second stage of the same source reads the file anew."""
+    proto = _model("float[N,C,H,W] x", {"w": (4, 5, 3, 3)}, "c = Conv(x, w) y = Relu(c)")
+    onnx.save(onnx.shape_inference.infer_shapes(proto), tmp_path / "net.onnx")
+    source = OnnxSource(tmp_path / "net.onnx", ExportOptions(source=str(tmp_path / "net.onnx")))
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        made = source.stage().run(source.artifact, tmp_path / name)
+        assert [spec.shape for spec in made.inputs] == [("N", 5, "H", "W")]
 
 
 @pytest.mark.parametrize("target", ["onnxruntime", "tflite"])

@@ -13,7 +13,8 @@ import pytest
 import torch
 
 import convertkit
-from convertkit.errors import UsageError
+from convertkit.converters.pytorch.load.inner_tensors import Held, _opened
+from convertkit.errors import Unsupported, UsageError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -219,3 +220,16 @@ def test_what_an_example_leaves_out_is_named_with_flags_that_work(tmp_path: Path
         "foreign_models:Described", "onnxruntime", output=tmp_path / "free", input=["input_ids:N,LENGTH:int64[0,9)"]
     )
     _run(free, foreign_models.Described(), 7)
+
+
+def test_a_weight_of_torchao_inside_of_another_is_refused_by_its_class() -> None:
+    graph = torch.fx.Graph()
+    weight = graph.placeholder("weight")
+    graph.output(graph.call_function(torch.ops.export.access_subclass_inner_tensor.default, (weight, "inner")))
+    held = torch.Tensor._make_subclass(Held, torch.ones(2))
+    for inner in (torch.Tensor._make_subclass(Held, torch.ones(2)), None):
+        held.inner = inner
+        with pytest.raises(
+            Unsupported, match="the weight weight is an object of torchao's class Held, which is not taken"
+        ):
+            _opened(weight, held)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import onnx_ir as ir
@@ -9,6 +11,7 @@ import onnxruntime as ort
 import pytest
 from onnx.reference import ReferenceEvaluator
 
+import convertkit
 from convertkit.targets.onnxruntime.long_extremes import write_out_long_extremes
 from convertkit.targets.onnxruntime.wider_integers import _TYPES, widen_integers
 
@@ -70,3 +73,13 @@ def test_what_has_a_kernel_stays() -> None:
     model = ir.from_proto(onnx.shape_inference.infer_shapes(_model("Pad", ir.DataType.INT32)))
     widen_integers(model)
     assert "Cast" not in {node.op_type for node in model.graph}
+
+
+@pytest.mark.parametrize(("operator", "kind"), [("Pad", ir.DataType.UINT16), ("CumSum", ir.DataType.UINT64)])
+def test_an_export_delivers_them(operator: str, kind: ir.DataType, tmp_path: Path) -> None:
+    """The file, which ONNX Runtime did not load, and its sums begin again at the other end."""
+    onnx.save(_model(operator, kind), tmp_path / "model.onnx")
+    made = convertkit.export(tmp_path / "model.onnx", "onnxruntime", output=tmp_path / "made", no_cache=True)
+    x = np.array([[3, 0, 7], [np.iinfo(kind.numpy()).max, 1, 3]], kind.numpy())
+    (want,) = ReferenceEvaluator(_model(operator, kind)).run(None, {"x": x})
+    np.testing.assert_array_equal(made.run(x)["y"], want)
