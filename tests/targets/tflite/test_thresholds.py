@@ -1,4 +1,4 @@
-"""Comparisons of square roots with constants, on every neighbour of the constant."""
+"""Comparisons of rising functions with constants, on every neighbour of the constant."""
 
 from __future__ import annotations
 
@@ -9,44 +9,69 @@ import pytest
 from onnx import numpy_helper
 
 from convertkit.targets.tflite.passes.part import Part
-from convertkit.targets.tflite.passes.thresholds import compare_under_roots
+from convertkit.targets.tflite.passes.thresholds import compare_arguments
 from tests.targets.tflite.compiled import compiled
 
 KINDS = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal")
-LIMITS = np.array([np.sqrt(1e-5), 0.0, -0.0, -1.0, 3.0, 1e-22, 1e-30, 1.8446743e19, 1e30, np.inf, np.nan], np.float32)
+_TINY, _SMALL = np.float32(1e-10), np.float32(1e-5)
+FUNCTIONS = {
+    "Sqrt": (np.sqrt, np.square, [np.sqrt(_SMALL), 0.0, -0.0, -1.0, 3.0, 1e-22, 1e-30, 1.8446743e19, 1e30]),
+    "Exp": (np.exp, np.log, [np.exp(np.float32(-3)), 1.0, 0.0, -1.0, 1e-42, 3e38, 7.5]),
+    "Log": (np.log, np.exp, [np.log(_TINY), 0.0, -0.0, 88.0, -103.0, -200.0, 1e-9]),
+    "Sigmoid": (lambda x: 1 / (1 + np.exp(-x)), lambda y: -np.log(1 / y - 1), [0.5, 0.9, 1e-30, 0.0, 1.0, 2.0, -1.0]),
+    "Tanh": (np.tanh, np.arctanh, [0.0, -0.0, 0.3, -0.9999, 1.0, -1.0, 1e-20, 2.0]),
+}
+"""Each with what it undoes, and what it is compared with."""
 
 
-def points() -> np.ndarray:
-    """What is near the squares of the limits, and what has no root."""
-    with np.errstate(over="ignore"):
-        up = down = np.square(LIMITS)
+def limits(name: str) -> np.ndarray:
+    return np.array([*FUNCTIONS[name][2], np.inf, -np.inf, np.nan], np.float32)
+
+
+def points(name: str) -> np.ndarray:
+    """What is near the places where the function passes its limits, and what may be outside of its domain."""
+    with np.errstate(all="ignore"):
+        up = down = FUNCTIONS[name][1](limits(name).astype(np.float64)).astype(np.float32)
         near = [up]
         for _ in range(3):
-            up, down = np.nextafter(up, np.float32(np.inf)), np.nextafter(down, np.float32(0))
+            up, down = np.nextafter(up, np.float32(np.inf)), np.nextafter(down, np.float32(-np.inf))
             near += [up, down]
-    others = np.array([-1, -0.0, 0, 1e-45, 1e-38, np.nan, np.inf, 4], np.float32)
+    others = np.array([-1, -0.0, 0, 1e-45, -1e-45, 1e-38, np.nan, np.inf, -np.inf, 4], np.float32)
     return np.concatenate([*near, others])
 
 
-def model(kind: str, *, constant_first: bool) -> onnx.ModelProto:
+def model(name: str, kind: str, *, constant_first: bool) -> onnx.ModelProto:
     operands = "c, r" if constant_first else "r, c"
     text = f"""<ir_version: 9, opset_import: ["" : 18]>
-        g (float[N, 1] x) => (bool[N, {len(LIMITS)}] y) {{ r = Sqrt (x) y = {kind} ({operands}) }}"""
+        g (float[N, 1] x) => (bool[N, {len(limits(name))}] y) {{ r = {name} (x) y = {kind} ({operands}) }}"""
     made = onnx.parser.parse_model(text)
-    made.graph.initializer.append(numpy_helper.from_array(LIMITS, "c"))
+    made.graph.initializer.append(numpy_helper.from_array(limits(name), "c"))
     return onnx.shape_inference.infer_shapes(made)
 
 
 @pytest.mark.parametrize("constant_first", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_answer_is_that_of_roots_rounded_to_nearest(kind: str, constant_first: bool) -> None:
-    before = model(kind, constant_first=constant_first)
-    after = ir.from_proto(before)
-    compare_under_roots(Part(after.graph))
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_answer_is_that_of_results_rounded_to_nearest(name: str, kind: str, constant_first: bool) -> None:
+    after = ir.from_proto(model(name, kind, constant_first=constant_first))
+    compare_arguments(Part(after.graph))
     left = {node.op_type for node in after.graph if node.outputs[0].uses() or node.outputs[0].is_graph_output()}
-    assert "Sqrt" not in left
-    x = points()[:, None]
-    np.testing.assert_array_equal(*(evaluated(each, x) for each in (ir.to_proto(after), before)))
+    assert name not in left
+    x = points(name)[:, None]
+    with np.errstate(all="ignore"):
+        rounded = FUNCTIONS[name][0](x.astype(np.float64)).astype(np.float32)
+        operands = (limits(name), rounded) if constant_first else (rounded, limits(name))
+        want = COMPARED[kind](*operands)
+    np.testing.assert_array_equal(evaluated(ir.to_proto(after), x), want)
+
+
+COMPARED = {
+    "Less": np.less,
+    "LessOrEqual": np.less_equal,
+    "Greater": np.greater,
+    "GreaterOrEqual": np.greater_equal,
+    "Equal": np.equal,
+}
 
 
 def evaluated(proto: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
@@ -64,3 +89,34 @@ def test_a_mask_of_a_clamped_deviation_is_the_source_s() -> None:
     made.graph.initializer.extend(numpy_helper.from_array(np.array(v), name) for name, v in stored.items())
     case = compiled(made)
     case.agree({"x": np.array([0, 1e-6, 1e-5, 1], np.float32)}, tolerance=0)
+
+
+@pytest.mark.parametrize("text", [
+    "v = Clip (x, low, high) f = Sigmoid (v)",
+    "v = Clip (x, low, high) f = Exp (v)",
+    "v = Clip (x, low, high) e = Exp (v) s = Add (one, e) t = Mul (s, half) u = Sub (t, half) f = Div (u, half)",
+    "v = Max (x, half) l = Log (v) f = Mul (l, ten)",
+])  # fmt: skip
+def test_what_is_equal_at_a_clamp_is_equal_on_the_device(text: str) -> None:
+    """Elements at the clamp are what a model marks by such a comparison, and all have one number there."""
+    stored = {"low": -3.0, "high": 3.0, "one": 1.0, "half": 0.5, "ten": 10.0, "z": 0.0}
+    made = onnx.parser.parse_model(
+        f'<ir_version: 9, opset_import: ["" : 18]> g (float[6] x) => (float[6] y) '
+        f"{{ {text} m = LessOrEqual (f, c) y = Where (m, z, f) }}"
+    )
+    made.graph.initializer.extend(numpy_helper.from_array(np.float32(v), name) for name, v in stored.items())
+    x = np.array([-4, -3, -3.0000002, -2.99, 0, 5], np.float32)
+    made.graph.initializer.append(numpy_helper.from_array(at_the_clamp(text), "c"))
+    case = compiled(made)
+    ((want, have),) = case.both([{"x": x}])
+    assert (want["y"] == 0).any()
+    np.testing.assert_array_equal(have["y"] == 0, want["y"] == 0)
+
+
+def at_the_clamp(text: str) -> np.ndarray:
+    low = np.float64(0.5 if "Max" in text else -3.0)
+    function = next(name for name in FUNCTIONS if name in text)
+    value = FUNCTIONS[function][0](low).astype(np.float32)
+    if "Sub" in text:
+        value = ((np.float32(1) + value) * np.float32(0.5) - np.float32(0.5)) / np.float32(0.5)
+    return np.asarray(value * np.float32(10) if "Max" in text else value)
