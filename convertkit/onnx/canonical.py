@@ -33,6 +33,7 @@ from convertkit.onnx.sigmoids import write_out_sigmoids
 from convertkit.onnx.size_readers import ask_behind
 from convertkit.onnx.static_sequences import write_out_sequences
 from convertkit.onnx.steps_first import put_steps_first
+from convertkit.onnx.thresholds import compare_arguments
 
 MIN_OPSET, MAX_OPSET = 18, 26
 _COORDINATES_SINCE, _LAST_AXES_SINCE = 11, 13
@@ -76,6 +77,7 @@ def canonicalize(model: ir.Model, max_opset: int = MAX_OPSET) -> ir.Model:
         simplify(model)
     make_scalars(model)
     recognise_operators(model)
+    compare_arguments(model)
     write_out_sigmoids(model)
     write_out_lacking(model)
     drop_plain_dilations(model)

@@ -28,7 +28,6 @@ from convertkit.targets.tflite.passes.plain_rounding import round_in_floats
 from convertkit.targets.tflite.passes.qdq import mark_quantization
 from convertkit.targets.tflite.passes.repeated import drop_repeated_rounding
 from convertkit.targets.tflite.passes.tabulate import tabulate, tabulate_functions
-from convertkit.targets.tflite.passes.thresholds import compare_arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,6 @@ def prepare(model: ir.Model, options: Options) -> InterfaceChange:
 def _prepare_graph(part: Part, options: Options, layout: Layout, opset: int) -> dict[str, tuple[int, ...]]:
     mark_quantization(part)  # before everything: unsigned bytes become signed ones, parameters leave the graph
     ask_integers(part)
-    compare_arguments(part)
     fuse_lstm(part)  # before anything rewrites the cell
     fuse_gelu(part)
     fold_batch_norm(part)  # before biases: it leaves one

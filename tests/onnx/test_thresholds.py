@@ -8,8 +8,7 @@ import onnx_ir as ir
 import pytest
 from onnx import numpy_helper
 
-from convertkit.targets.tflite.passes.part import Part
-from convertkit.targets.tflite.passes.thresholds import compare_arguments
+from convertkit.onnx.thresholds import compare_arguments
 from tests.targets.tflite.compiled import compiled
 
 KINDS = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal")
@@ -54,7 +53,7 @@ def model(name: str, kind: str, *, constant_first: bool) -> onnx.ModelProto:
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_answer_is_that_of_results_rounded_to_nearest(name: str, kind: str, constant_first: bool) -> None:
     after = ir.from_proto(model(name, kind, constant_first=constant_first))
-    compare_arguments(Part(after.graph))
+    compare_arguments(after)
     left = {node.op_type for node in after.graph if node.outputs[0].uses() or node.outputs[0].is_graph_output()}
     assert name not in left
     x = points(name)[:, None]
@@ -91,32 +90,33 @@ def test_a_mask_of_a_clamped_deviation_is_the_source_s() -> None:
     case.agree({"x": np.array([0, 1e-6, 1e-5, 1], np.float32)}, tolerance=0)
 
 
-@pytest.mark.parametrize("text", [
-    "v = Clip (x, low, high) f = Sigmoid (v)",
-    "v = Clip (x, low, high) f = Exp (v)",
-    "v = Clip (x, low, high) e = Exp (v) s = Add (one, e) t = Mul (s, half) u = Sub (t, half) f = Div (u, half)",
-    "v = Max (x, half) l = Log (v) f = Mul (l, ten)",
+@pytest.mark.parametrize(("low", "text"), [
+    (-3.0, "v = Clip (x, low, high) f = Sigmoid (v)"),
+    (-3.0, "v = Clip (x, low, high) f = Exp (v)"),
+    (-3.0, "v = Clip (x, low, high) e = Exp (v) s = Add (one, e) u = Sub (s, half) f = Div (u, half)"),
+    (0.5, "v = Max (x, low) l = Log (v) f = Mul (l, ten)"),
+    (0.0, "v = Relu (x) e = Exp (v) f = Mul (ten, e)"),
 ])  # fmt: skip
-def test_what_is_equal_at_a_clamp_is_equal_on_the_device(text: str) -> None:
-    """Elements at the clamp are what a model marks by such a comparison, and all have one number there."""
-    stored = {"low": -3.0, "high": 3.0, "one": 1.0, "half": 0.5, "ten": 10.0, "z": 0.0}
+@pytest.mark.parametrize("units", [-40, -2, 0, 2])
+def test_what_a_model_marks_at_a_clamp_is_marked(low: float, text: str, units: int) -> None:
+    """The constant is what a library gives there: all elements at the clamp equal it, or none."""
+    constant = at(low, text)
+    stored = {"low": low, "high": 3.0, "one": 1.0, "half": 0.5, "ten": 10.0, "z": -1.0}
+    stored["c"] = constant + np.float32(units) * np.spacing(np.abs(constant))
     made = onnx.parser.parse_model(
         f'<ir_version: 9, opset_import: ["" : 18]> g (float[6] x) => (float[6] y) '
-        f"{{ {text} m = LessOrEqual (f, c) y = Where (m, z, f) }}"
+        f"{{ {text} m = LessOrEqual (f, c) y = Where (m, z, one) }}"
     )
-    made.graph.initializer.extend(numpy_helper.from_array(np.float32(v), name) for name, v in stored.items())
-    x = np.array([-4, -3, -3.0000002, -2.99, 0, 5], np.float32)
-    made.graph.initializer.append(numpy_helper.from_array(at_the_clamp(text), "c"))
-    case = compiled(made)
-    ((want, have),) = case.both([{"x": x}])
-    assert (want["y"] == 0).any()
-    np.testing.assert_array_equal(have["y"] == 0, want["y"] == 0)
+    made.graph.initializer.extend(numpy_helper.from_array(np.array(v, np.float32), name) for name, v in stored.items())
+    x = np.array([-4, -3, -2.99, 0, 0.5, 5], np.float32)
+    (results,) = compiled(made).both([{"x": x}])
+    for outputs in results:
+        np.testing.assert_array_equal(outputs["y"] < 0, (x <= low) & (units >= -2))
 
 
-def at_the_clamp(text: str) -> np.ndarray:
-    low = np.float64(0.5 if "Max" in text else -3.0)
+def at(low: float, text: str) -> np.float32:
     function = next(name for name in FUNCTIONS if name in text)
-    value = FUNCTIONS[function][0](low).astype(np.float32)
+    value = np.float32(FUNCTIONS[function][0](np.float64(low)))
     if "Sub" in text:
-        value = ((np.float32(1) + value) * np.float32(0.5) - np.float32(0.5)) / np.float32(0.5)
-    return np.asarray(value * np.float32(10) if "Max" in text else value)
+        return (value + np.float32(1) - np.float32(0.5)) / np.float32(0.5)
+    return value * np.float32(10) if "ten" in text else value

@@ -1,8 +1,14 @@
 """Comparisons of rising functions with constants, as comparisons of their arguments.
 
-TFLite's kernels round square roots, exponentials, logarithms, sigmoids and tanh otherwise than the source does, by 1 to
-3 units in the last place: ``sqrt(max(v, 1e-5))`` was above the constant ``sqrt(1e-5)``, which it equals in the source,
-so that a mask became another.
+Runtimes round square roots, exponentials, logarithms, sigmoids and tanh otherwise than the source does: LiteRT by 1 to
+3 units in the last place, ONNX Runtime its small sigmoids by thousands.  So ``sqrt(max(v, 1e-5))`` was above the
+constant ``sqrt(1e-5)``, which it equals in the source, and a mask became another.
+
+before:  x → Exp → LessOrEqual(c)
+after:   x → LessOrEqual(the largest x whose exponential, rounded to nearest, is at most c)
+
+What the function gives for a limit of ``x`` is meant to equal a constant that is no further from it than a library's
+own rounding: the author computed it so.
 """
 
 from __future__ import annotations
@@ -12,16 +18,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
+from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from convertkit.artifact import Array
-from convertkit.onnx.edit import add_constant, bypass
-from convertkit.targets.forms.edits import typed
-from convertkit.targets.forms.source import set_source
-from convertkit.targets.tflite.passes.part import Part
+from convertkit.onnx.edit import array_of, bypass, initializer
 
 _MIRRORED = {"Less": "Greater", "LessOrEqual": "GreaterOrEqual", "Greater": "Less", "GreaterOrEqual": "LessOrEqual"}
 _INFINITY = 0x7F800000
 """Its bits."""
+_LIBRARIES_DIFFER = 4
+"""Units in the last place, as far as libraries of mathematics are from the right result."""
 
 Rising = Callable[[Array], Array]
 """A function of float32 elements that never falls, rounded to nearest; NaN below some limit, or nowhere."""
@@ -43,19 +49,16 @@ _ARITHMETIC: Mapping[str, Callable[[Array, np.float32], Array]] = {
 """With a constant, in float32.  These round as IEEE 754 says everywhere."""
 
 
-def compare_arguments(part: Part) -> None:
-    """Functions that rise, rounded to nearest as in the source, are compared under what they are of.
+def compare_arguments(model: ir.Model) -> None:
+    """Rewrite every such comparison of float32, in place; sums and products with constants may stand between.
 
-    before:  x → Exp → LessOrEqual(c)
-    after:   x → LessOrEqual(the largest x whose exponential is at most c)
-
-    Sums and products with constants may stand between.  What has no root or logarithm is in no order, as NaN: a second
-    comparison tells, where the first does not.
+    What has no root or logarithm is in no order, as NaN: a second comparison tells, where the first does not.
     """
-    for node in list(part.graph):
-        found = _of_a_function(node)
-        if found is not None:
-            _replace(part, node, found)
+    found = [(node, each) for node in model.graph.all_nodes() if (each := _of_a_function(node)) is not None]
+    for node, each in found:
+        _replace(node, each)
+    if found:
+        RemoveUnusedNodesPass()(model)
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,8 @@ def _of_a_function(node: ir.Node) -> _Comparison | None:
         steps, x = _chain(value)
         if steps:
             kind = node.op_type if place == 0 else _MIRRORED.get(node.op_type, node.op_type)
-            return _Comparison(x, _composed(steps), known.numpy(), kind)
+            function = _composed(steps)
+            return _Comparison(x, function, _as_meant(known.numpy(), function, _limits(x)), kind)
     return None
 
 
@@ -149,7 +153,25 @@ def _composed(steps: Sequence[Rising]) -> Rising:
     return composed
 
 
-def _replace(part: Part, node: ir.Node, found: _Comparison) -> None:
+def _limits(x: ir.Value) -> Array:
+    """The constants between which a clamp holds ``x``."""
+    node = x.producer()
+    if node is None or node.domain or node.op_type not in ("Clip", "Max", "Min", "Relu"):
+        return np.zeros(0, np.float32)
+    known = [array_of(value) for value in node.inputs]
+    limits = [each.reshape(()) for each in known if each is not None and each.size == 1]
+    return np.array([0.0] if node.op_type == "Relu" else limits, np.float32)
+
+
+def _as_meant(constant: Array, function: Rising, limits: Array) -> Array:
+    """``constant`` with what the function gives for a limit, wherever it is that but for roundings."""
+    for value in function(limits):
+        near = np.abs(constant - value) <= _LIBRARIES_DIFFER * np.spacing(np.abs(value))
+        constant = np.where(near & np.isfinite(value), value, constant)
+    return np.asarray(constant)
+
+
+def _replace(node: ir.Node, found: _Comparison) -> None:
     tests: list[tuple[str, Array]] = []
     if found.kind in ("LessOrEqual", "Less", "Equal"):
         tests.append(("LessOrEqual", largest(found.function, found.constant, equal=found.kind != "Less")))
@@ -157,24 +179,20 @@ def _replace(part: Part, node: ir.Node, found: _Comparison) -> None:
         tests.append(("GreaterOrEqual", smallest(found.function, found.constant, equal=found.kind != "Greater")))
     if len(tests) == 1 and tests[0][0] == "LessOrEqual" and (first := _first(found.function)) > -_INFINITY:
         tests.append(("GreaterOrEqual", _floats(np.array(first))))
-    result = node.outputs[0]
-    made = [_made(part, node, kind, [found.x, _constant(part, node, limit)]) for kind, limit in tests]
-    last = made[0] if len(made) == 1 else _made(part, node, "And", made)
-    typed(last, result.shape, ir.DataType.BOOL)
-    bypass(node, last)
+    made = [
+        _made(node, kind, found.x, initializer(node, limit, f"{node.outputs[0].name}/under")) for kind, limit in tests
+    ]
+    bypass(node, made[0] if len(made) == 1 else _made(node, "And", *made))
 
 
-def _constant(part: Part, node: ir.Node, limit: Array) -> ir.Value:
-    return add_constant(part.graph, f"{node.outputs[0].name}/under", limit)
-
-
-def _made(part: Part, node: ir.Node, kind: str, inputs: list[ir.Value]) -> ir.Value:
+def _made(node: ir.Node, kind: str, *inputs: ir.Value) -> ir.Value:
+    """A node in front of ``node``, with a result like its."""
     made = ir.node(kind, inputs, name=f"{node.name}/{kind}")
-    set_source(made, node)
-    result = made.outputs[0]
-    result.name = f"{node.outputs[0].name}/{kind}_{len(list(inputs[0].uses()))}"
-    typed(result, node.outputs[0].shape, ir.DataType.BOOL)
-    part.graph.insert_before(node, made)
+    made.metadata_props.update(node.metadata_props)
+    old, result = node.outputs[0], made.outputs[0]
+    result.name, result.type, result.shape = f"{old.name}/{kind}", ir.TensorType(ir.DataType.BOOL), old.shape
+    assert node.graph is not None
+    node.graph.insert_before(node, made)
     return result
 
 
