@@ -19,12 +19,15 @@ What a target finds in the graph
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from convertkit.kernel_costs import KernelCosts
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 KEEP_FLOAT = "convertkit.float"
 """Key in a node's ``metadata_props``: run this node in float; the value says why."""
@@ -197,6 +200,7 @@ class QuantProfile:
     ``kernel_costs`` tell the cost of convolutions without groups, in place of a row of ``costs``.  ``machines`` are
     the costs on each machine, in the order of ``kernel_costs``; where it is empty, they are the same on all.
     ``devices`` are the names of these machines, where the user asked for them by name.
+    ``written_out`` writes operators in others before anything is measured, in place, which the target does in any case.
     ``narrow`` tells what weights of 4 bits cost; without it they count as costing nothing.
     """
 
@@ -231,6 +235,7 @@ class QuantProfile:
     kernel_costs: KernelCosts | None = None
     machines: tuple[Mapping[str, OpCost], ...] = ()
     devices: tuple[str, ...] = ()
+    written_out: Callable[[ir.Model], None] | None = None
     narrow: NarrowCosts | None = None
 
     def alone(self) -> tuple[QuantProfile, ...]:

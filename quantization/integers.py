@@ -36,10 +36,13 @@ from convertkit.quantization.place.masks import marking_units, measurable
 from convertkit.quantization.place.place import Placement
 from convertkit.quantization.place.precision_assignment import choose_integer, with_float_end
 from convertkit.quantization.place.write import default_weight, input_scale
+from convertkit.quantization.prepare.divisions import divisions_as_products
 from convertkit.quantization.prepare.look_ups import store_tables, tables_as_values
 from convertkit.quantization.prepare.norms import norms_as_convolutions
 from convertkit.quantization.prepare.norms_in_parts import norms_in_parts
 from convertkit.quantization.prepare.opset import INT16_OPSET, at_least
+from convertkit.quantization.prepare.outside_tables import NOTE as OUTSIDE
+from convertkit.quantization.prepare.outside_tables import without_outside
 from convertkit.quantization.prepare.pixels import pixels_as_integers
 from convertkit.quantization.prepare.prepare import prepare
 from convertkit.quantization.prepare.resizing import convolve_before_enlarging
@@ -105,14 +108,7 @@ class Integers:
             return self._quantized()
 
     def _quantized(self) -> ir.Model:
-        if self._options.full_integer:
-            pixels_as_integers(self._model)
-            norms_in_parts(self._model, self._profile)
-            tables_as_values(self._model, self._profile)
-        prepare(self._model)
-        convolve_before_enlarging(self._model)
-        norms_as_convolutions(self._model)
-        measure_sizes(self._model, self._held_out[0], self._state)
+        outside = self._prepared()
         units = find_units(self._model.graph, self._profile)
         method = self._options.calib_method
         integer = self._integer(units, marking_units(units))
@@ -161,9 +157,25 @@ class Integers:
             "equalized": dict(moved),
             "estimated": described(estimated),
             "rungs": [rung.described() for rung in rungs],
-            "notes": [*notes, *joined],
+            "notes": [*notes, *joined, *outside],
         }
         return self._model
+
+    def _prepared(self) -> list[str]:
+        """Bring the model into forms that quantize well; what the result tells of it."""
+        if self._profile.written_out is not None:
+            self._profile.written_out(self._model)
+        outside = self._options.full_integer and without_outside(self._model)
+        if self._options.full_integer:
+            pixels_as_integers(self._model)
+            divisions_as_products(self._model, self._profile)
+            norms_in_parts(self._model, self._profile)
+            tables_as_values(self._model, self._profile)
+        prepare(self._model)
+        convolve_before_enlarging(self._model)
+        norms_as_convolutions(self._model)
+        measure_sizes(self._model, self._held_out[0], self._state)
+        return [OUTSIDE] if outside else []
 
     def _notes(self, units: tuple[Unit, ...], placement: Placement, outcome: Outcome) -> list[str]:
         """What the result says where there are no integers to compute with."""

@@ -83,6 +83,8 @@ class QuantizeWeights(LossyStep):
             widen_halves(model)
             if self.profile.weight == "int4":
                 model = at_least(model, INT4_OPSET)
+            if self.profile.written_out is not None:
+                self.profile.written_out(model)
             prepare(model)
             made = self._best(model, initial_state(source))
             if self.choices.recover is None:  # else what training leaves is judged

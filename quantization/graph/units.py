@@ -168,7 +168,7 @@ def _unit(node: ir.Node, profile: QuantProfile) -> Unit:
             data[index] = value
     # No integers express infinity, which attention masks and maxima are written with.
     if (
-        not data
+        not (data or (constants and _moves_constant(node, rule, profile)))
         or (constants and not rule.constants)
         or not all(np.isfinite(constant(value)).all() for value in constants.values())
     ):
@@ -176,6 +176,12 @@ def _unit(node: ir.Node, profile: QuantProfile) -> Unit:
     bias_add = _bias_add(node) if node.op_type == "MatMul" and not constants and len(data) == 1 else None
     clamp = _clamp(bias_add or node) if node.op_type in _ABSORBS else None
     return Unit(node, kinds, rule, data, constants, bias_add, clamp)
+
+
+def _moves_constant(node: ir.Node, rule: OpRule, profile: QuantProfile) -> bool:
+    """Whether a constant is copied to where all is integers: zeros as many as the batch, rows that places pick."""
+    is_copy = rule.same_scale and len(node.outputs) == 1 and node.op_type != "Identity"
+    return is_copy and profile.functions
 
 
 def _given_bytes(node: ir.Node, profile: QuantProfile) -> OpRule | None:
@@ -260,7 +266,7 @@ def quantizable_values(units: tuple[Unit, ...]) -> Iterator[ir.Value]:
     """Every value that some placement could quantize, each once, in graph order."""
     seen: dict[ir.Value, None] = {}
     for unit in units:
-        if unit.rule is not None and unit.data:
+        if unit.rule is not None and (unit.data or unit.constants):
             seen.update(dict.fromkeys(unit.data.values()))
             seen.update(dict.fromkeys(unit.outputs))
     return iter(seen)

@@ -19,21 +19,27 @@ import onnx_ir as ir
 from convertkit.onnx.canonical import simplify
 from convertkit.onnx.edit import array_of
 from convertkit.targets.forms.recurrences import RECURRENT, batch_inside, unusual
-from convertkit.targets.forms.writing import Place, dims, refusal
+from convertkit.targets.forms.writing import Place, Size, dims, refusal
 
 MOST_STEPS: Final = 256
 """A longer layer becomes too many nodes."""
 _GATES: Final = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
-def write_cells(model: ir.Model, compiler: str, kinds: Collection[str] = RECURRENT) -> None:
-    """All layers of ``kinds`` with known sizes, in place; ``Unsupported`` for what no form here computes."""
+def write_cells(
+    model: ir.Model, compiler: str, kinds: Collection[str] = RECURRENT, *, free_batch: bool = False
+) -> None:
+    """All layers of ``kinds`` with known sizes, in place; ``Unsupported`` for what no form here computes.
+
+    ``free_batch``: those of batches whose size is only known at run time, too.
+    """
     found = [node for node in model.graph.all_nodes() if node.op_type in kinds and not node.domain]
     for node in found:
         batch_inside(node)
-        sizes = [_sizes(value) for value in node.inputs[:3]]
-        if all(sizes):
-            _refuse_unusual(node, sizes[0][0], compiler)
+        steps, batch, _ = dims(node.inputs[0]) or (None, None, None)
+        is_known = all(_sizes(value) for value in node.inputs[1:3]) and (free_batch or isinstance(batch, int))
+        if isinstance(steps, int) and is_known:
+            _refuse_unusual(node, steps, compiler)
             _Layer(node).write()
     if found:
         simplify(model)
@@ -83,7 +89,10 @@ class _Layer:
         assert w is not None
         assert r is not None
         self._x, self._w, self._r = x, w, r
-        self._steps, self._batch, _ = _sizes(x)
+        self._batch: Size
+        steps, self._batch, _ = dims(x) or ()
+        assert isinstance(steps, int)
+        self._steps = steps
         self._hidden = _sizes(r)[-1]
         self._stored: dict[int, ir.Value] = {}
 
@@ -104,8 +113,8 @@ class _Layer:
         self._place.becomes(*(made if wanted else None for made, wanted in zip(results, used, strict=False)))
 
     def _joined(self, values: list[ir.Value], axis: int) -> ir.Value:
-        sizes = _sizes(values[0])
-        sizes[axis] = sum(_sizes(each)[axis] for each in values)
+        sizes = list(dims(values[0]) or ())
+        sizes[axis] = len(values)  # each is one step, or one direction
         return self._place.op("Concat", *values, shape=sizes, axis=axis)
 
     def _direction(self, number: int, order: int) -> tuple[ir.Value, ...]:
@@ -142,15 +151,15 @@ class _Layer:
         return self._place.op("Transpose", self._picked(value, number, sizes), shape=sizes[::-1], perm=[1, 0])
 
     def _state(self, place: int, number: int) -> ir.Value:
-        """What the layer begins with, (batch, hidden)."""
+        """What the layer begins with, (batch, hidden); zeros as one row where the batch is only known at run time."""
         given = self._node.inputs[place] if len(self._node.inputs) > place else None
-        sizes = [self._batch, self._hidden]
         if given is not None:
-            return self._picked(given, number, sizes)
+            return self._picked(given, number, [self._batch, self._hidden])
         assert self._x.dtype is not None
-        return self._place.constant(np.zeros(sizes, self._x.dtype.numpy()))
+        rows = self._batch if isinstance(self._batch, int) else 1
+        return self._place.constant(np.zeros((rows, self._hidden), self._x.dtype.numpy()))
 
-    def _picked(self, value: ir.Value, number: int, sizes: Sequence[int]) -> ir.Value:
+    def _picked(self, value: ir.Value, number: int, sizes: Sequence[Size]) -> ir.Value:
         """One of the first axis, which goes."""
         return self._place.op("Gather", value, self._place.constant(np.int64(number)), shape=sizes, axis=0)
 
@@ -161,10 +170,11 @@ class _Layer:
     def _gate(self, value: ir.Value, first: int, count: int = 1) -> ir.Value:
         """``count`` gates from the one with that number on."""
         ends = [self._place_of(each * self._hidden) for each in (first, first + count)]
-        return self._place.op("Slice", value, *ends, self._place_of(1), shape=[self._batch, count * self._hidden])
+        sizes = [(dims(value) or (self._batch,))[0], count * self._hidden]
+        return self._place.op("Slice", value, *ends, self._place_of(1), shape=sizes)
 
     def _recurred(self, h: ir.Value, weight: ir.Value) -> ir.Value:
-        sizes = [self._batch, _sizes(weight)[1]]
+        sizes = [(dims(h) or (self._batch,))[0], _sizes(weight)[1]]
         return self._place.op("MatMul", h, weight, shape=sizes)
 
     def _step(self, given: ir.Value, weights: _Weights, states: list[ir.Value]) -> list[ir.Value]:
@@ -198,7 +208,7 @@ class _Layer:
             opened = op("Sigmoid", op("Add", self._gate(given, 0, 2), self._recurred(h, first)))
             hidden = self._recurred(op("Mul", self._gate(opened, 1), h), last)
         update, new = self._gate(opened, 0), op("Tanh", op("Add", self._gate(given, 2), hidden))
-        return [op("Add", new, op("Mul", update, op("Sub", h, new)))]
+        return [op("Add", new, op("Mul", update, op("Sub", h, new, like=new)))]
 
     def _columns(self, weight: ir.Value, first: int, last: int) -> ir.Value:
         ends = [self._place_of(each * self._hidden) for each in (first, last)]

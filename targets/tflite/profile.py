@@ -10,6 +10,7 @@ from convertkit.recipe import ExportOptions
 from convertkit.targets.forms.devices import named
 from convertkit.targets.tflite.costs.tables import int4_costs, tables
 from convertkit.targets.tflite.devices import decided_for
+from convertkit.targets.tflite.passes.before_integers import einsums_as_products, written_for_integers
 from convertkit.targets.tflite.passes.tabulate import OF_CONSTANT, UNARY
 
 _DYNAMIC = frozenset({"Gemm", "MatMul"})
@@ -101,7 +102,7 @@ _INT16: Mapping[str, OpRule] = {
 def profile(options: ExportOptions) -> QuantProfile:
     """The profile for ``options.precision``."""
     if options.precision == "int16x8":
-        return QuantProfile("tflite int16x8", "int16", True, _INT16, bias="int64")
+        return QuantProfile("tflite int16x8", "int16", True, _INT16, bias="int64", written_out=einsums_as_products)
     if options.precision in ("w8", "w4"):
         return _of_weights(options)
     beside = not options.full_integer
@@ -123,6 +124,7 @@ def profile(options: ExportOptions) -> QuantProfile:
         tie_free=True,
         keeps_float=True,
         functions=not beside,
+        written_out=einsums_as_products if beside else written_for_integers,
         least_gain=_LEAST_GAIN,
         kernel_costs=known.kernel_costs,
     )
@@ -150,6 +152,7 @@ def _of_weights(options: ExportOptions) -> QuantProfile:
         recurrent=True,
         dynamic=_DYNAMIC,
         kernel_costs=known.kernel_costs,
+        written_out=einsums_as_products,
     )
     if options.precision == "w8":
         return plain

@@ -45,9 +45,8 @@ def layer(kind: str, *, bias: bool = True, states: bool = True, **attributes: ob
 def computed(model: onnx.ModelProto) -> list[np.ndarray]:
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     rng = np.random.default_rng(1)
-    return session.run(
-        None, {each.name: rng.standard_normal(each.shape).astype(np.float32) for each in session.get_inputs()}
-    )
+    shapes = {each.name: [BATCH if size == "N" else size for size in each.shape] for each in session.get_inputs()}
+    return session.run(None, {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()})
 
 
 FORMS = [
@@ -62,6 +61,21 @@ def test_steps_compute_what_the_layer_does(kind, stated):
     source = layer(kind, **stated)
     model = ir.from_proto(source)
     write_cells(model, "a compiler")
+    assert not {node.op_type for node in model.graph} & set(GATES)
+    for wanted, found in zip(computed(source), computed(ir.to_proto(model)), strict=True):
+        np.testing.assert_allclose(found, wanted, atol=2e-6)
+
+
+@pytest.mark.parametrize("states", [True, False])
+@pytest.mark.parametrize("kind", GATES)
+def test_the_batch_may_be_known_at_run_time_alone(kind, states):
+    source = layer(kind, states=states)
+    model = ir.from_proto(source)
+    for value in (*model.graph.inputs, *model.graph.outputs):
+        value.shape = ir.Shape(["N" if size == BATCH else size for size in value.shape or ()])
+    write_cells(model, "a compiler")
+    assert kind in {node.op_type for node in model.graph}
+    write_cells(model, "a compiler", free_batch=True)
     assert not {node.op_type for node in model.graph} & set(GATES)
     for wanted, found in zip(computed(source), computed(ir.to_proto(model)), strict=True):
         np.testing.assert_allclose(found, wanted, atol=2e-6)
