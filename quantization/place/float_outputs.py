@@ -12,6 +12,7 @@ from convertkit.quantization.graph.units import Unit
 
 _REORDERED = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Split"})
 """Operators that put elements elsewhere, and compute and join nothing."""
+_MEANS = frozenset({"AveragePool", "GlobalAveragePool", "ReduceMean"})
 
 
 def keep_real(graph: ir.Graph, integer: Sequence[Unit], profile: QuantProfile) -> frozenset[Unit]:
@@ -66,7 +67,9 @@ def without_float_moves(units: Sequence[Unit], chosen: frozenset[Unit], profile:
     """``chosen`` without what moves elements to float operators, or only puts those of float ones elsewhere.
 
     With ``profile.fused_gates`` what multiplies the sum of a kernel with weights with its own sigmoid writes integers.
+    Without means of what is written as float in any case, too.
     """
+    chosen -= frozenset(_means_of_floats(chosen))
     gates = [unit for unit in units if profile.fused_gates and unit.kinds[0] == "Mul.gated"]
     while True:
         made = {value for unit in chosen for value in unit.outputs}
@@ -77,6 +80,18 @@ def without_float_moves(units: Sequence[Unit], chosen: frozenset[Unit], profile:
         if not idle:
             return chosen
         chosen -= idle
+
+
+def _means_of_floats(chosen: frozenset[Unit]) -> Iterator[Unit]:
+    """Those of what a float operator makes and another one, or the user, reads: rounding it would take a kernel."""
+    made = {value for unit in chosen for value in unit.outputs}
+    nodes = {node for unit in chosen for node in unit.nodes}
+    for unit in chosen:
+        if unit.kinds[-1] not in _MEANS:
+            continue
+        given = [value for value in unit.data.values() if value.producer() is not None and value not in made]
+        if any(value.is_graph_output() or any(use.node not in nodes for use in value.uses()) for value in given):
+            yield unit
 
 
 def _moves(units: Collection[Unit]) -> Iterator[Unit]:

@@ -195,3 +195,35 @@ def test_sums_between_blocks_of_a_transformer_stay_float(quantized, choices: dic
     makers = {node.output[0]: node.op_type for node in result.graph.node}
     (join,) = (node for node in result.graph.node if node.name == "sum")
     assert ("DequantizeLinear" in {makers[name] for name in join.input}) == rounded_sum
+
+
+@pytest.mark.parametrize("float_map", [True, False], ids=["a float operator's", "the convolution's own"])
+def test_a_mean_of_what_is_written_as_float_reads_float(quantized, float_map: bool) -> None:
+    """Squeeze and excite: a map is averaged, and multiplied with what is computed of its means.
+
+    The product reads floats, so that rounding a float operator's map for the mean alone would take a kernel.  The
+    convolution's own map is rounded once, for both.
+    """
+    read = "p" if float_map else "r"
+    nodes = [
+        helper.make_node("GlobalAveragePool", [read], ["a"], "mean"),
+        helper.make_node("Conv", ["a", "w3"], ["e"], "excite"),
+        helper.make_node("Sigmoid", ["e"], ["s"], "sigmoid"),
+        helper.make_node("Mul", [read, "s"], ["g"], "scaled"),
+    ]
+    model = gated(*([helper.make_node("Softplus", ["r"], ["p"], "act")] if float_map else []), *nodes)
+    weight = RNG.normal(0, 0.3, (16, 16, 1, 1)).astype(np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(weight, "w3"))
+    values, result = rounded(quantized, model, images(24))
+    assert values == ({"x", "a", "g"} if float_map else {"x", "c", "a", "g"})
+    assert result.snr_db(images(16, 3)) > 28
+
+
+def test_a_mean_of_what_nothing_else_reads_is_of_integers(quantized) -> None:
+    """A convolution rounds its own gate as it writes; the mean is then quicker."""
+    nodes = [
+        helper.make_node("Sigmoid", ["r"], ["s"], "sigmoid"),
+        helper.make_node("Mul", ["r", "s"], ["m"], "silu"),
+        helper.make_node("AveragePool", ["m"], ["g"], "mean", kernel_shape=[1, 1]),
+    ]
+    assert rounded(quantized, gated(*nodes), images(24))[0] == {"x", "m", "g"}
