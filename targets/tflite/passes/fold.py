@@ -235,9 +235,10 @@ def _matmul(qdq: QdqGroup) -> bool:
 
 
 def _product(qdq: QdqGroup) -> bool:
-    """Two computed matrices, or a constant one."""
-    computed = all(value is not None and array_of(value) is None for value in qdq.inputs)
-    return _arithmetic(qdq) if computed else _matmul(qdq)
+    """Two matrices of one scale each, or one by a stored matrix of weights, which may have a scale for each column."""
+    right = qdq.inputs[1]
+    is_weight = right is not None and array_of(right) is not None and len(right.shape or ()) == 2
+    return _matmul(qdq) if is_weight else _arithmetic(qdq)
 
 
 def _average(qdq: QdqGroup) -> bool:

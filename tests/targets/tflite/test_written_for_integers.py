@@ -34,6 +34,12 @@ ROWS = {
     "a division by a vector": ("float[N,16] x", "y = Div (x, vector)", "MUL", 0.04),
     "a division by a value": ("float[N,16] x", "a = Abs (x) d = Add (a, vector) y = Div (x, d)", "GATHER", 0.04),
     "an Einsum": ("float[N,16] x", 'y = Einsum <equation = "bi,oi->bo"> (x, matrix)', "FULLY_CONNECTED", 0.06),
+    "a stored matrix from the left": (
+        "float[N,16] x",
+        "u = Unsqueeze (x, end) m = MatMul (rows, u) y = Squeeze (m, end)",
+        "BATCH_MATMUL",
+        0.06,
+    ),
     "a norm": ("float[N,16] x", "y = ReduceL2 (x, last)", "SUM", 0.15),
     "a table": ("int64[N,3] i", "y = Gather (table, i)", "GATHER", 0.03),
     "NaN outside of a table": (
@@ -58,7 +64,7 @@ ROWS = {
         0.08,
     ),
 }
-STORED |= {"end": np.array([2]), "rest": np.array([4])}
+STORED |= {"rows": STORED["matrix"], "end": np.array([2]), "rest": np.array([4])}
 
 
 def model(inputs, lines):
