@@ -59,3 +59,13 @@ def test_integers_are_surrounded_by_their_zero_at_run_time() -> None:
     assert "PAD" in case.operators
     sides = ([0, 1, 2, 0], [-1, 2, 0, -1], [0, 0, 0, 0])
     case.agree(*({"x": numbers(3, 4, seed=n) * 3, "sides": np.array(each)} for n, each in enumerate(sides)))
+
+
+def test_a_transpose_in_front_of_a_rounding_moves_integers() -> None:
+    """It does not cut the group of what stands in front of it, as the layout's transposes did."""
+    case = compiled("""<ir_version: 8, opset_import: ["" : 21]>
+        g (float[n,4,6] x) => (float[a,b,c] y) <float scale = {0.05}, int8 zero = {-3}, float wide = {0.2}> {
+        q = QuantizeLinear(x, scale, zero)  r = DequantizeLinear(q, scale, zero)  s = Mul(r, r)
+        t = Transpose<perm=[0,2,1]>(s)  k = QuantizeLinear(t, wide, zero)  y = DequantizeLinear(k, wide, zero) }""")
+    assert case.operators["QUANTIZE"] == case.operators["DEQUANTIZE"] == 1
+    case.agree({"x": numbers(2, 4, 6, seed=3)})

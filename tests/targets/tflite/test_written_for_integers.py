@@ -64,6 +64,14 @@ ROWS = {
         0.08,
     ),
 }
+_ENLARGING = np.repeat(np.eye(4, dtype="f4"), 2, 0) * 0.75 + np.repeat(np.eye(4, k=1, dtype="f4"), 2, 0) * 0.25
+STORED |= {
+    "left": _ENLARGING,
+    "right": _ENLARGING.T.copy(),
+    "flat": np.array([4, -1]),
+    "whole": np.array([8, -1, 4, 3]),
+}
+STORED |= {"kernel": RNG.normal(size=(2, 3, 3, 3)).astype("f4") / 5}
 STORED |= {"rows": STORED["matrix"], "end": np.array([2]), "rest": np.array([4])}
 
 
@@ -98,6 +106,23 @@ def test_it_is_computed_in_integers(tmp_path, name):
     feed = drawn(inputs, 3, rng)
     (wanted,) = ReferenceEvaluator(proto).run(None, {key: feed})
     assert np.abs(made.run(feed)["y"] - wanted).max() < near
+
+
+def test_an_image_that_is_resized_by_two_products_stays_integers(tmp_path):
+    """As Keras enlarges with ``bilinear``: the layout puts a transpose in front of what is rounded."""
+    proto = model(
+        "float[N,4,4,3] x",
+        "t = Transpose <perm = [1,0,2,3]> (x) a = Reshape (t, flat) b = MatMul (left, a) c = Reshape (b, whole) "
+        "d = Transpose <perm = [1,3,0,2]> (c) e = MatMul (d, right) f = Conv <pads = [1,1,1,1]> (e, kernel) "
+        "y = Transpose <perm = [0,2,3,1]> (f)",
+    )
+    rng = np.random.default_rng(1)
+    data = {"x": rng.uniform(-1, 1, (40, 4, 4, 3)).astype("f4")}
+    made = convertkit.export(proto, "tflite", int8=True, full_integer=True, calib=data, output=tmp_path / "out")
+    assert "float32" not in {each.precision for each in operators(made.artifact.path) if "QUANTIZE" not in each.kind}
+    x = rng.uniform(-1, 1, (3, 4, 4, 3)).astype("f4")
+    (wanted,) = ReferenceEvaluator(proto).run(None, {"x": x})
+    assert np.abs(made.run(x)["y"] - wanted).max() < 0.05
 
 
 def test_a_table_that_is_nan_outside_is_told(tmp_path):
