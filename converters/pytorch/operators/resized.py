@@ -1,6 +1,7 @@
-"""Resizing with aligned corners by a factor, which says the size alone.
+"""Resizing in the forms that torch's ONNX exporter has, and has right.
 
-torch's ONNX exporter hands the factor on, with which ONNX's Resize spreads the corners over an unrounded length.
+With aligned corners a factor says the size alone; the exporter hands the factor on, with which ONNX's Resize spreads
+the corners over an unrounded length.  Traced programs take the nearest centre of a pixel in a form of their own.
 """
 
 from __future__ import annotations
@@ -46,3 +47,23 @@ BY_FACTOR: Mapping[Any, Callable[..., Any]] = MappingProxyType(
         )
     }
 )
+
+
+_CENTRES: Mapping[Any, Any] = MappingProxyType(
+    {
+        each.default: each.vec
+        for each in (_ATEN._upsample_nearest_exact1d, _ATEN._upsample_nearest_exact2d, _ATEN._upsample_nearest_exact3d)
+    }
+)
+"""The nearest of pixels' centres as traced programs have it, which torch takes apart in no table."""
+
+
+def take_centres(program: Any) -> None:
+    """Make it the form of other programs, in place: by factors, where there are any, or by size."""
+    for node in program.graph.nodes:
+        if node.target in _CENTRES:
+            x, size, *factors = node.args
+            known = [each for each in factors if each is not None]
+            node.target = _CENTRES[node.target]
+            node.args = (x, None, known) if len(known) == len(size) else (x, size, None)
+    program.graph_module.recompile()

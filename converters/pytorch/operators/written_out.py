@@ -15,6 +15,7 @@ from convertkit.converters.pytorch.operators.bessel import BESSEL
 from convertkit.converters.pytorch.operators.complex_numbers import COMPLEX
 from convertkit.converters.pytorch.operators.eigenvalues import EIGENVALUES
 from convertkit.converters.pytorch.operators.factors import FACTORS
+from convertkit.converters.pytorch.operators.frequencies import FREQUENCIES
 from convertkit.converters.pytorch.operators.linear_algebra import LINEAR_ALGEBRA
 from convertkit.converters.pytorch.operators.scans import SCANS
 from convertkit.converters.pytorch.operators.special import SPECIAL
@@ -26,7 +27,7 @@ _ATEN = torch.ops.aten
 def written_out(program: Any, translated: set[Any]) -> Any:
     """The exported program made of operators that the exporter has; ``translated`` are those that we translate."""
     table: dict[Any, Callable[..., Any]] = exporters.decompositions(translated)
-    own = {**LINEAR_ALGEBRA, **FACTORS, **EIGENVALUES, **SCANS, **SPECIAL, **BESSEL, **COMPLEX}
+    own = {**LINEAR_ALGEBRA, **FACTORS, **EIGENVALUES, **SCANS, **SPECIAL, **BESSEL, **COMPLEX, **FREQUENCIES}
     program = taken_apart(program, {**table, **own})
     _join_no_parts_that_are_taken_apart(program)
     return program

@@ -24,6 +24,7 @@ from convertkit.converters.pytorch.model.subject import Subject, to_tensor, valu
 from convertkit.converters.pytorch.operators.complex_numbers import makes_some
 from convertkit.converters.pytorch.operators.masked_attention import keep_zeros
 from convertkit.converters.pytorch.operators.missing_ops import substitutes
+from convertkit.converters.pytorch.operators.resized import take_centres
 from convertkit.converters.pytorch.operators.triangular import solve_at_once
 from convertkit.converters.pytorch.operators.views import is_view_refused, lay_out_views, taken_apart
 from convertkit.converters.pytorch.operators.written_out import written_out
@@ -91,6 +92,7 @@ def write_program(program: Any, inputs: Sequence[str], outputs: Sequence[str], p
     """Translate an exported program to ONNX under the given names."""
     keep_zeros(program)
     solve_at_once(program)
+    take_centres(program)
     if table := {**substitutes(program), **decompositions()}:
         program = taken_apart(program, table)
     if makes_some(program):

@@ -203,7 +203,19 @@ SPECIAL: Mapping[str, Function] = {
     "bessel_functions": lambda x: torch.special.i0e(9 * x) + torch.special.i1e(9 * x) + torch.i0(3 * x),
     "its_ends": lambda x: torch.erfinv(torch.clamp(x, -1, 1)),
 }
+FREQUENCIES: Mapping[str, Function] = {
+    "of_even_and_odd_lengths": lambda x: x * torch.fft.fftfreq(8, 0.3) + torch.fft.fftfreq(7)[3],
+    "of_real_numbers": lambda x: torch.fft.irfft(torch.fft.rfft(x) * torch.exp(-torch.fft.rfftfreq(8, d=0.25)), n=8),
+    "in_order": lambda x: x + torch.fft.fftshift(torch.fft.fftfreq(x.shape[-1])),
+}
+_CENTRES = torch.ops.aten._upsample_nearest_exact1d.default, torch.ops.aten._upsample_nearest_exact2d.default
+NEAREST: Mapping[str, Function] = {
+    "to_a_size": lambda x: _CENTRES[1](x.view(1, 1, 4, 6), [9, 5], None, None),
+    "by_factors": lambda x: _CENTRES[1](x.view(1, 1, 4, 6), [6, 7], 1.7, 1.3),
+    "of_a_line": lambda x: _CENTRES[0](x.view(1, 3, 8), [13], None),
+}
 GROUPS = {
+    "frequencies": FREQUENCIES, "nearest": NEAREST,
     "complex": COMPLEX, "linear_algebra": LINEAR_ALGEBRA, "factors": FACTORS, "eigenvalues": EIGENVALUES,
     "scans": SCANS, "special": SPECIAL,
 }  # fmt: skip
