@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from convertkit.artifact import Array
 from convertkit.kernel_costs import KernelCosts
 
 if TYPE_CHECKING:
@@ -33,6 +34,10 @@ KEEP_FLOAT = "convertkit.float"
 """Key in a node's ``metadata_props``: run this node in float; the value says why."""
 STAYS_FLOAT = "convertkit.front_end"
 """Key in the ``metadata_props`` of a node that is never quantized, as it prepares or chooses; the value says why."""
+
+OtherResults = Callable[[Array, int, Array, int], Array]
+"""From scales that a kernel may read and their zero point, the scales that it writes then and their zero point, to how
+many of its 256 results are not those of the operator rounded once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,8 @@ class OpRule:
     ``fixed_output``: the kernel prescribes the output's parameters.  ``constants``: other constant
     operands may be integers too; where False, an operator with one stays float.  ``float_output``: the kernel
     can write float instead, which the ends of a graph get, and with ``writes_float`` float operators, too.
-    ``centered``: the kernel reads activations without a zero point.
+    ``centered``: the kernel reads activations without a zero point.  ``others``: what the kernel gets wrong by its
+    scales, where it computes in fixed point; with ``tie_free`` scales are chosen at which that is nothing.
     """
 
     weight_axis: Mapping[int, int] = field(default_factory=dict)
@@ -66,6 +72,7 @@ class OpRule:
     constants: bool = True
     float_output: bool = False
     centered: bool = False
+    others: OtherResults | None = None
 
 
 _COST_KEYS = (

@@ -17,8 +17,9 @@ from convertkit.profile import FixedOutput, QuantProfile
 from convertkit.quantization.calibrate.histogram import Statistics
 from convertkit.quantization.calibrate.ranges import Affine, Range, affine
 from convertkit.quantization.graph.units import Unit, constant
+from convertkit.quantization.place.curves import CurvedScales, curves
 from convertkit.quantization.place.rescaling import rescalings
-from convertkit.quantization.place.ties import Product, invertible, tie_free_scales
+from convertkit.quantization.place.ties import Product, invertible, joined, tie_free_scales
 
 Pick = Callable[[tuple[str, ...], Callable[[], Statistics]], Range]
 """From the names of the values that share parameters, and a way to their joint statistics, to their range."""
@@ -91,7 +92,14 @@ def _tie_free(
         Product((index_of[unit.data[place]],), index_of[groups.wanted((unit, place))])
         for unit, place in groups.requantized
     ]
-    scales = tie_free_scales([each.scale for each in parameters], fixed, sums, (*products, *moved))
+    wanted = [each.scale for each in parameters]
+    scales = tie_free_scales(wanted, fixed, sums, (*products, *moved))
+    if found := curves(units, index_of):
+        curved = CurvedScales(scales, [each.zero_point for each in parameters], joined(len(scales), sums), fixed)
+        for curve in found:
+            curved.meet(curve)
+        summed = {i: scales[i] for each in sums for i in (*each.terms, each.result)}
+        scales = tie_free_scales(wanted, summed | curved.decided | fixed, sums, (*products, *moved))
     return [replace(each, scale=float(np.float32(scale))) for each, scale in zip(parameters, scales, strict=True)]
 
 

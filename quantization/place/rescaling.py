@@ -33,6 +33,9 @@ def rescalings(units: Iterable[Unit], index_of: Mapping[ir.Value, int]) -> tuple
             products.append(Product(read, result, slope=0.0))
         elif unit.node.op_type == "LeakyRelu":
             products.append(Product(read, result, slope=unit.node.attributes.get_float("alpha", 0.01)))
+        elif unit.node.op_type == "HardSigmoid" and unit.rule.fixed_output is not None:
+            alpha = unit.node.attributes.get_float("alpha", 0.2)
+            products += [Product(read, result, 1 / alpha)] if alpha > 0 else []
         elif unit.node.op_type in _AVERAGES and (count := averaged(unit.node)):
             products.append(Product(read, result, count))
     return tuple(sums), tuple(products)

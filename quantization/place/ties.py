@@ -50,7 +50,7 @@ class Product:
 
     factors: tuple[int, ...]
     result: int
-    count: int = 1
+    count: float = 1
     slope: float | None = None
 
 
@@ -149,7 +149,7 @@ class _Solver:
     ) -> None:
         self._wanted, self._fixed = tuple(map(float, wanted)), dict(fixed)
         self._odd = {each.result for each in sums}
-        self._lattice = _joined(len(self._wanted), sums)
+        self._lattice = joined(len(self._wanted), sums)
         self._found: dict[int, float] = {}
         self._demands = [0] * len(self._wanted)
         for product in products:
@@ -220,11 +220,11 @@ class _Solver:
         return {**dict(zip(members, chosen.tolist(), strict=True)), **pinned}
 
 
-def _joined(count: int, sums: Iterable[Sum]) -> list[tuple[int, ...]]:
+def joined(count: int, sums: Iterable[Sum]) -> list[tuple[int, ...]]:
     """For every index those that share sums with it, itself included, ascending."""
     groups = [{index} for index in range(count)]
     for each in sums:
-        joined = set().union(*(groups[index] for index in (*each.terms, each.result)))
-        for index in joined:
-            groups[index] = joined
+        group = set().union(*(groups[index] for index in (*each.terms, each.result)))
+        for index in group:
+            groups[index] = group
     return [tuple(sorted(group)) for group in groups]

@@ -10,6 +10,7 @@ from convertkit.recipe import ExportOptions
 from convertkit.targets.forms.devices import named
 from convertkit.targets.tflite.costs.tables import int4_costs, tables
 from convertkit.targets.tflite.devices import decided_for
+from convertkit.targets.tflite.hard_swish import other_results
 from convertkit.targets.tflite.passes.before_integers import einsums_as_products, written_for_integers
 from convertkit.targets.tflite.passes.tabulate import OF_CONSTANT, UNARY
 
@@ -75,6 +76,12 @@ _INT8: Mapping[str, OpRule] = {
     "LogSoftmax": OpRule(fixed_output=FixedOutput(16 / 256, 127)),
 }
 
+# Beside floats, HardSwish is in integers for phones alone; the result of HardSigmoid has a zero point that is 0.5 away.
+_ALL_INTEGERS: Mapping[str, OpRule] = {
+    "HardSwish": OpRule(others=other_results),
+    "HardSigmoid": OpRule(fixed_output=FixedOutput(1 / 256, -128)),
+}
+
 # Their kernels want one scale for input and output, where a quarter or a sixteenth falls on ties, which each runtime
 # rounds in its own way: in float, as fast, with a scale of its own the result is the same everywhere.
 _AVERAGES: Mapping[str, OpRule] = {"Resize.interpolated": OpRule(data=(0,)), "AveragePool": OpRule(data=(0,))}
@@ -106,7 +113,7 @@ def profile(options: ExportOptions) -> QuantProfile:
     if options.precision in ("w8", "w4"):
         return _of_weights(options)
     beside = not options.full_integer
-    rules = {**_INT8, **_AVERAGES, **_REAL} if beside else {**_TABLES, **_INT8}
+    rules = {**_INT8, **_AVERAGES, **_REAL} if beside else {**_TABLES, **_INT8, **_ALL_INTEGERS}
     known = tables(decided_for(options.device, options.precision), options.measured_of("tflite"))
     return QuantProfile(
         _name(options),

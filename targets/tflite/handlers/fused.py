@@ -7,7 +7,9 @@ import numpy as np
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.annotations import OWN
 from convertkit.targets.tflite.builder import Builder
-from convertkit.targets.tflite.tensor import Tensor
+from convertkit.targets.tflite.builder.core import NONE
+from convertkit.targets.tflite.passes.clamped_lines import held
+from convertkit.targets.tflite.tensor import QuantParams, Tensor
 
 fused = Registry()
 
@@ -20,6 +22,21 @@ def gelu(b: Builder, x: Tensor, *, approximate: str = "none") -> Tensor:
 @fused.lowers_custom("BatchMatMul", domain=OWN)
 def batch_matmul(b: Builder, x: Tensor, y: Tensor, *, adj_x: int, adj_y: int) -> Tensor:
     return b.batch_matmul(x, y, adj_x=bool(adj_x), adj_y=bool(adj_y))
+
+
+@fused.lowers_custom("HardSigmoid", domain=OWN)
+def hard_sigmoid(b: Builder, x: Tensor, *, alpha: float = 0.2, beta: float = 0.5) -> Tensor:
+    """Of integers: ``passes.clamped_lines`` tells how."""
+    (wanted,) = b.results
+    assert wanted is not None
+    factor = b.constant(np.array(np.sign(alpha) * _STEPS, np.int8), QuantParams.per_tensor(abs(alpha) / _STEPS, 0))
+    offset = b.constant(np.array(_STEPS, np.int8), QuantParams.per_tensor(beta / _STEPS, 0))
+    product = b.emit("MUL", (x, factor), x.shape, x.dtype, {"fused_activation_function": NONE}, held(wanted, beta))
+    return b.add(product, offset)
+
+
+_STEPS = 64
+"""Of a constant, a power of two: scales are then divided without a rounding."""
 
 
 @fused.lowers_custom("Table", domain=OWN)

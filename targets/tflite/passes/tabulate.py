@@ -21,6 +21,7 @@ from convertkit.profile import KEEP_FLOAT
 from convertkit.targets.forms.edits import new_constant
 from convertkit.targets.tflite.annotations import OWN, activation_of, quantization_of, set_activation
 from convertkit.targets.tflite.builder.core import NONE
+from convertkit.targets.tflite.passes.clamped_lines import is_product_and_sum
 from convertkit.targets.tflite.passes.fuse import LIMITS
 from convertkit.targets.tflite.passes.part import Part
 from convertkit.targets.tflite.passes.qdq_groups import fold_group, qdq_group
@@ -39,7 +40,7 @@ OF_CONSTANT = frozenset({"Div", "Pow"})
 
 
 def tabulate(part: Part, opset: int) -> None:
-    """Replace every such operator that has integers on both sides, in place."""
+    """Replace every such operator that has integers on both sides, in place; a HardSigmoid by a product and a sum."""
     for node in list(part.graph):
         group = None if KEEP_FLOAT in node.metadata_props or not is_of_one_number(node) else qdq_group(node)
         given = None if group is None else group.params(0)
@@ -47,6 +48,10 @@ def tabulate(part: Part, opset: int) -> None:
             continue
         table = _table(node, given, group.result, opset)
         if table is None:
+            continue
+        if is_product_and_sum(node, given, group.result, table):
+            fold_group(group)
+            node.domain = OWN
             continue
         places = new_constant(part.graph, f"{node.name or node.op_type}/table", table)
         fold_group(group)
