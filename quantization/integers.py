@@ -36,6 +36,7 @@ from convertkit.quantization.place.masks import marking_units, measurable
 from convertkit.quantization.place.place import Placement
 from convertkit.quantization.place.precision_assignment import choose_integer, with_float_end
 from convertkit.quantization.place.write import default_weight, input_scale
+from convertkit.quantization.prepare.attention import attention_in_parts
 from convertkit.quantization.prepare.divisions import divisions_as_products
 from convertkit.quantization.prepare.look_ups import store_tables, tables_as_values
 from convertkit.quantization.prepare.norms import norms_as_convolutions
@@ -168,6 +169,7 @@ class Integers:
         outside = self._options.full_integer and without_outside(self._model)
         if self._options.full_integer:
             pixels_as_integers(self._model)
+            attention_in_parts(self._model, self._profile)
             divisions_as_products(self._model, self._profile)
             norms_in_parts(self._model, self._profile)
             tables_as_values(self._model, self._profile)

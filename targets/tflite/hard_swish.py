@@ -49,11 +49,11 @@ class _Rounding:
 
 def _away_from_zero(value: Array, bits: Array) -> Array:
     size = (np.abs(value) + (1 << bits >> 1)) >> bits
-    return np.where(value < 0, -size, size)
+    return np.asarray(np.where(value < 0, -size, size))
 
 
 def _up(value: Array, bits: Array) -> Array:
-    return (value + (1 << bits >> 1)) >> bits
+    return np.asarray((value + (1 << bits >> 1)) >> bits)
 
 
 def _to_zero(one: Array, other: Array) -> Array:
@@ -62,7 +62,7 @@ def _to_zero(one: Array, other: Array) -> Array:
 
 
 def _high_up(one: Array, other: Array) -> Array:
-    return (one * other + (_ONE >> 1)) >> _BITS
+    return np.asarray((one * other + (_ONE >> 1)) >> _BITS)
 
 
 def _high_away(one: Array, other: Array) -> Array:

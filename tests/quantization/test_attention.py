@@ -1,0 +1,117 @@
+"""Attention becomes products and a Softmax that have integer kernels, where everything has to be integers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+from onnx import helper
+
+import convertkit
+from convertkit.errors import Unsupported
+from convertkit.onnx.canonical import canonicalize
+from convertkit.onnx.load import load_model
+from convertkit.onnx.runner import OnnxRunner
+from convertkit.onnx.save import save_model
+from convertkit.quantization.prepare.attention import attention_in_parts
+from convertkit.recipe import ExportOptions
+from tests.quantization.conftest import TARGETS
+from tests.quantization.models import artifact_of, model_of
+
+SPLIT = {"q": [2, 4, 5, 8], "k": [2, 4, 6, 8], "v": [2, 4, 6, 3]}
+GROUPED = {"q": [2, 4, 5, 8], "k": [2, 2, 6, 8], "v": [2, 2, 6, 3]}
+PACKED = {"q": [2, 5, 32], "k": [2, 6, 32], "v": [2, 6, 12]}
+PACKED_GROUPED = {"q": [2, 5, 32], "k": [2, 6, 16], "v": [2, 6, 6]}
+HEADS = {"q_num_heads": 4, "kv_num_heads": 4}
+
+
+def attention(
+    shapes: dict[str, list[int]], attributes: dict[str, float], stored: dict[str, np.ndarray], outputs: int = 1
+):
+    """One Attention; a result of packed heads has them packed, too."""
+    inputs = [*shapes, *([""] * (3 - len(shapes))), *stored]
+    results = ["y", "present_key", "present_value"][:outputs]
+    q, v = shapes["q"], shapes["v"]
+    width = v[-1] if len(q) == 4 else v[-1] // int(attributes["kv_num_heads"]) * int(attributes["q_num_heads"])
+    made = {"y": [*q[:-1], width], "present_key": shapes["k"], "present_value": shapes["v"]}
+    node = helper.make_node("Attention", inputs, results, "attention", **attributes)
+    return model_of([node], stored, shapes, {name: made[name] for name in results}, opset=24)
+
+
+def written(proto, tmp_path: Path, target: str = "tflite"):
+    """The model before and after, as artifacts."""
+    before = artifact_of(proto, tmp_path)
+    model = load_model(before.path)
+    attention_in_parts(model, TARGETS[target].profile(ExportOptions(source="x", precision="int8", full_integer=True)))
+    return before, save_model(model, tmp_path / "parts.onnx", "test")
+
+
+def kinds(artifact) -> set[str]:
+    return {node.op_type for node in ir.load(artifact.path).graph}
+
+
+@pytest.mark.parametrize(
+    ("shapes", "attributes", "mask"),
+    [
+        (SPLIT, {}, None),
+        (SPLIT, {"scale": 0.3, "softcap": 2.0}, None),
+        (SPLIT, {}, [5, 6]),
+        (SPLIT, {}, [2, 1, 5, 6]),
+        (GROUPED, {}, None),
+        (PACKED, HEADS, None),
+        (PACKED, {**HEADS, "scale": 0.3}, [2, 4, 5, 6]),
+        (PACKED_GROUPED, {"q_num_heads": 4, "kv_num_heads": 2}, None),
+    ],
+)
+@pytest.mark.parametrize("target", ["tflite", "qnn"])
+def test_parts_compute_the_same(tmp_path, target, shapes, attributes, mask) -> None:
+    rng = np.random.default_rng(0)
+    stored = {"mask": rng.normal(size=mask).astype("f4")} if mask else {}
+    before, after = written(attention(shapes, attributes, stored), tmp_path, target)
+    assert "Attention" not in kinds(after)
+    feed = {name: rng.normal(size=shape).astype("f4") for name, shape in shapes.items()}
+    with OnnxRunner(before) as one, OnnxRunner(after) as other:
+        np.testing.assert_allclose(other.run(feed)["y"], one.run(feed)["y"], rtol=1e-5, atol=1e-6)
+
+
+INFINITE = np.where(np.tri(5, 6, dtype=bool), 0, -np.inf).astype("f4")
+WHOLE = {
+    "places in order": (SPLIT, {"is_causal": 1}, {}, 1),
+    "a window": (SPLIT, {"left_window_size": 2}, {}, 1),
+    "an infinite mask": (SPLIT, {}, {"mask": INFINITE}, 1),
+    "flags": (SPLIT, {}, {"mask": np.tri(5, 6, dtype=bool)}, 1),
+    "a mask of fewer places": (SPLIT, {}, {"mask": np.zeros((5, 4), "f4")}, 1),
+    "a mask of groups": (GROUPED, {}, {"mask": np.zeros((5, 6), "f4")}, 1),
+    "keys that are kept": (SPLIT, {}, {}, 3),
+}
+
+
+@pytest.mark.parametrize("why", WHOLE)
+def test_others_stay_whole(why: str) -> None:
+    shapes, attributes, stored, outputs = WHOLE[why]
+    model = canonicalize(ir.from_proto(attention(shapes, attributes, stored, outputs)))
+    attention_in_parts(model, TARGETS["tflite"].profile(ExportOptions(source="x", precision="int8", full_integer=True)))
+    assert "Attention" in {node.op_type for node in model.graph}
+
+
+def test_a_target_without_the_parts_keeps_it(tmp_path) -> None:
+    _, after = written(attention(SPLIT, {}, {}), tmp_path, "onnxruntime")
+    assert "Attention" in kinds(after)
+
+
+def test_all_of_it_is_integers(tmp_path) -> None:
+    rng = np.random.default_rng(0)
+    proto = attention(PACKED, HEADS, {})
+    path = artifact_of(proto, tmp_path).path
+    data = {name: rng.normal(size=(48, *shape[1:])).astype("f4") for name, shape in PACKED.items()}
+    result = convertkit.export(path, "tflite", int8=True, full_integer=True, calib=data, output=tmp_path / "out")
+    assert result.report["quality"]["snr_db"] > 25
+
+
+def test_a_mask_of_infinities_is_told_by_name(tmp_path) -> None:
+    path = artifact_of(attention(SPLIT, {"is_causal": 1}, {}), tmp_path).path
+    data = {name: np.random.default_rng(0).normal(size=(48, *shape[1:])).astype("f4") for name, shape in SPLIT.items()}
+    with pytest.raises(Unsupported, match="attention \\(Attention\\): tflite int8 has no integer kernel"):
+        convertkit.export(path, "tflite", int8=True, full_integer=True, calib=data, output=tmp_path / "out")
