@@ -38,6 +38,7 @@ from convertkit.quantization.place.precision_assignment import choose_integer, w
 from convertkit.quantization.place.write import default_weight, input_scale
 from convertkit.quantization.prepare.attention import attention_in_parts
 from convertkit.quantization.prepare.divisions import divisions_as_products
+from convertkit.quantization.prepare.finite_masks import finite_masks
 from convertkit.quantization.prepare.look_ups import store_tables, tables_as_values
 from convertkit.quantization.prepare.norms import norms_as_convolutions
 from convertkit.quantization.prepare.norms_in_parts import norms_in_parts
@@ -173,6 +174,7 @@ class Integers:
             divisions_as_products(self._model, self._profile)
             norms_in_parts(self._model, self._profile)
             tables_as_values(self._model, self._profile)
+            finite_masks(self._model, self._measured, self._state)
         prepare(self._model)
         convolve_before_enlarging(self._model)
         norms_as_convolutions(self._model)

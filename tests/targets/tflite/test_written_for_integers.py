@@ -40,6 +40,13 @@ ROWS = {
         "BATCH_MATMUL",
         0.06,
     ),
+    "a mask that chooses": (
+        "float[N,16] x",
+        "m = Mul (x, vector) k = Where (keep, m, infinity) y = Softmax (k)",
+        "SOFTMAX",
+        0.02,
+    ),
+    "a mask that is added": ("float[N,16] x", "m = Mul (x, vector) k = Add (m, mask) y = Softmax (k)", "SOFTMAX", 0.02),
     "a norm": ("float[N,16] x", "y = ReduceL2 (x, last)", "SUM", 0.15),
     "a table": ("int64[N,3] i", "y = Gather (table, i)", "GATHER", 0.03),
     "NaN outside of a table": (
@@ -71,6 +78,8 @@ STORED |= {
     "flat": np.array([4, -1]),
     "whole": np.array([8, -1, 4, 3]),
 }
+STORED |= {"keep": np.arange(16) % 3 > 0, "infinity": np.float32("-inf")}
+STORED |= {"mask": np.where(np.arange(16) % 3 > 0, 0, -1e9).astype("f4")}
 STORED |= {"kernel": RNG.normal(size=(2, 3, 3, 3)).astype("f4") / 5}
 STORED |= {"rows": STORED["matrix"], "end": np.array([2]), "rest": np.array([4])}
 
