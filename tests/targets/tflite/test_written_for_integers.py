@@ -48,6 +48,8 @@ ROWS = {
     ),
     "a mask that is added": ("float[N,16] x", "m = Mul (x, vector) k = Add (m, mask) y = Softmax (k)", "SOFTMAX", 0.02),
     "a norm": ("float[N,16] x", "y = ReduceL2 (x, last)", "SUM", 0.15),
+    "a Sum": ("float[N,16] x", "m = Mul (x, vector) y = Sum (vector, x, m)", "ADD", 0.15),
+    "a normalization": ("float[N,16] x", "y = LpNormalization <axis = 1> (x)", "SUM", 0.04),
     "a table": ("int64[N,3] i", "y = Gather (table, i)", "GATHER", 0.03),
     "NaN outside of a table": (
         "int64[N,3] i",
