@@ -25,7 +25,7 @@ from convertkit.targets.openvino.ir import keep_ties_in_order, write_ir
 from convertkit.targets.openvino.padded_averages import write_as_convolutions
 from convertkit.targets.openvino.products import fold_zero_points, products_of_activations
 from convertkit.targets.openvino.readme import readme
-from convertkit.targets.openvino.repeated_pairs import drop_repeated_pairs
+from convertkit.targets.openvino.repeated_pairs import drop_repeated_pairs, round_behind_pools
 from convertkit.targets.openvino.rows import write_scans
 from convertkit.targets.openvino.rules import apply_rules
 from convertkit.targets.openvino.runtime import read_ir
@@ -42,7 +42,7 @@ class WriteIr:
     """Writes ``model.xml`` and ``model.bin``."""
 
     name = "openvino"
-    version = "6"
+    version = "7"
     accepts = frozenset({"onnx"})
     produces = "openvino"
 
@@ -65,6 +65,7 @@ class WriteIr:
         write_scans(model)
         write_as_convolutions(model)
         drop_repeated_pairs(model)
+        round_behind_pools(model)
         make_unsigned(model, signed=products_of_activations(model))
         fold_zero_points(model)
         drop_zero_points(model)

@@ -8,7 +8,7 @@ import onnx_ir as ir
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from convertkit.targets.openvino.repeated_pairs import drop_repeated_pairs
+from convertkit.targets.openvino.repeated_pairs import drop_repeated_pairs, round_behind_pools
 
 X = np.random.default_rng(0).normal(0, 2, (1, 3, 4, 5)).astype(np.float32)
 
@@ -94,3 +94,34 @@ def test_a_pair_whose_integers_are_an_output_stays_and_still_counts() -> None:
     assert [node.outputs[0].name for node in model.graph if node.op_type == "QuantizeLinear"] == ["q", "a1"]
     for found, value in zip(_values(model), wanted, strict=True):
         np.testing.assert_array_equal(found, value)
+
+
+def pooled(channels: int, more: str = "", outputs: str = "") -> ir.Model:
+    """A map of so many channels: rounded, pooled, and read by a Sigmoid."""
+    text = f"""<ir_version: 10, opset_import: ["" : 21]>
+    g (float[1,{channels},4,5] x) => (float[1,{channels},3,4] y{outputs}) <float s = {{0.05}}, int8 z = {{3}}> {{
+        n = Neg (x)
+        q = QuantizeLinear (n, s, z)  d = DequantizeLinear (q, s, z)
+        m = MaxPool <kernel_shape = [2, 2]> (d)
+        {more}
+        y = Sigmoid (m) }}"""
+    return ir.from_proto(onnx.shape_inference.infer_shapes(onnx.parser.parse_model(text)))
+
+
+def test_few_channels_are_pooled_before_they_are_rounded() -> None:
+    """The same numbers, also beyond the ends of the integers' range; several readers see them."""
+    model, x = pooled(3, "w = Neg (m)", ", float[1,3,3,4] w"), 4 * X
+    wanted = ReferenceEvaluator(ir.to_proto(model)).run(None, {"x": x})
+    assert round_behind_pools(model) == 1
+    assert [node.op_type for node in model.graph][:4] == ["Neg", "MaxPool", "QuantizeLinear", "DequantizeLinear"]
+    found = ReferenceEvaluator(ir.to_proto(model)).run(None, {"x": x})
+    assert all(np.array_equal(one, other) for one, other in zip(found, wanted, strict=True))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [pooled(32), pooled(3, "w = Neg (d)", ", float[1,3,4,5] w"), pooled(3, outputs=", float[1,3,3,4] m")],
+    ids=["many channels", "another reader of the integers", "the pool is an output"],
+)
+def test_what_is_pooled_as_integers(model: ir.Model) -> None:
+    assert round_behind_pools(model) == 0
