@@ -212,8 +212,8 @@ _WHAT = {
     "is one. convertkit with `--openvino-weight-bits 8`, and with its default of 7, which is exact on processors\n"
     "without VNNI, too. Of MobileNetV2 with weights of 8 bits the first convolution stays float, as integers\n"
     "everywhere keep too little: what NNCF delivers, and `--accept-loss`, in its time.\n"
-    "[Why](openvino.md#where-nncfs-files-are-faster) some rows are above 1. The rows of EfficientNet-B0, MobileNetV3 and\n"
-    "mnist_pytorch are of before [two changes](openvino.md#two-changes-measured).",
+    "[Why](openvino.md#where-nncfs-files-are-faster) some rows are above 1. The rows of EfficientNet-B0,\n"
+    "MobileNetV3 and mnist_pytorch are of before [two changes](openvino.md#two-changes-measured).",
     "tf-serving": "onnx2tf 2.6.9 (its TensorFlow converter). The largest difference over an output's largest value:\n"
     "onnx2tf's GPT block computes something else.",
     "tensorrt": "ModelOpt 0.47.0 (entropy). Both run as QDQ in ONNX Runtime without optimisations: what TensorRT\n"
