@@ -13,6 +13,7 @@ from convertkit.artifact import Array
 from convertkit.errors import Unsupported
 from convertkit.onnx.walk import check, walk
 from convertkit.targets.executorch.forms import CONVERSIONS, FIXED, prepare
+from convertkit.targets.executorch.resizing import write_resizes
 from convertkit.targets.executorch.table import TABLE
 from convertkit.targets.forms.functions import expand_functions
 from convertkit.targets.forms.unrolled_cells import write_cells
@@ -29,6 +30,7 @@ class Program(torch.nn.Module):  # type: ignore[misc]
         super().__init__()
         expand_functions(model, _is_known)
         write_cells(model, "ExecuTorch")
+        write_resizes(model)
         prepare(model)
         self._graph = model.graph
         check(self._graph, TABLE, _NEEDS)

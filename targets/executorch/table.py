@@ -148,6 +148,10 @@ def clip(x: Tensor, low: Any = None, high: Any = None) -> Tensor:
     return torch.clamp(x, *limits)
 
 
+def bilinear(x: Tensor, *, size: Sequence[int], align_corners: int) -> Tensor:
+    return functional.interpolate(x, tuple(size), mode="bilinear", align_corners=bool(align_corners))
+
+
 def mod(a: Tensor, b: Tensor, *, fmod: int = 0) -> Tensor:
     """The sign of the dividend with ``fmod``, else that of the divisor."""
     return torch.fmod(a, b) if fmod else torch.remainder(a, b)
@@ -172,7 +176,7 @@ def total(*values: Tensor) -> Tensor:
 TABLE: Mapping[str, Callable[..., Any]] = {
     **SHARED,
     **RARER,
-    "Linear": lambda x, w, b=None: functional.linear(x, w, b),
+    "Linear": lambda x, w, b=None: functional.linear(x, w, b), "Bilinear": bilinear,
     "QuantizeLinear": quantize_linear, "DequantizeLinear": dequantize_linear,
     "Conv": conv, "ConvTranspose": conv_transpose, "MaxPool": max_pool, "AveragePool": average_pool,
     "Squeeze": squeeze, "Unsqueeze": unsqueeze, "Slice": slice_, "Split": split, "Clip": clip,

@@ -105,6 +105,13 @@ def deep(b: Layers, x: str) -> str:
     return b.add("Conv", x, b.real(8, 3, 1, 1))
 
 
+def resized(b: Layers, x: str, size: list[float], mode: str, coordinates: str) -> str:
+    """To whole sizes, or by factors."""
+    sizes = isinstance(size[0], int)
+    known = ("", b.constant(integers(*size))) if sizes else (b.constant(np.array(size, np.float32)),)
+    return b.add("Resize", x, "", *known, mode=mode, coordinate_transformation_mode=coordinates)
+
+
 ROWS_OF_IMAGES: dict[str, Layer] = {
     "Conv": lambda b, x: b.add("Conv", x, b.real(4, 3, 3, 3), b.real(4), pads=[1, 1, 1, 1], strides=[2, 1]),
     "Conv, uneven": lambda b, x: b.add("Conv", x, b.real(6, 1, 3, 2), group=3, pads=[0, 1, 1, 0], dilations=[2, 1]),
@@ -141,6 +148,16 @@ ROWS_OF_IMAGES: dict[str, Layer] = {
     "SpaceToDepth": lambda b, x: b.add("SpaceToDepth", cut(b, x), blocksize=2),
     "DepthToSpace": lambda b, x: b.add("DepthToSpace", deep(b, x), blocksize=2),
     "DepthToSpace, by rows": lambda b, x: b.add("DepthToSpace", deep(b, x), blocksize=2, mode="CRD"),
+    **{f"Resize, {name}": lambda b, x, how=how: resized(b, x, *how) for name, how in {
+        "bilinear": ([2, 3, 13, 5], "linear", "half_pixel"),
+        "bilinear, by factors": ([1.0, 1.0, 2.0, 3.0], "linear", "pytorch_half_pixel"),
+        "bilinear, by factors of no whole size": ([1.0, 1.0, 1.7, 0.6], "linear", "half_pixel"),
+        "bilinear, corners": ([2, 3, 20, 1], "linear", "align_corners"),
+        "bilinear, asymmetric": ([2, 3, 18, 16], "linear", "asymmetric"),
+        "cubic": ([2, 3, 13, 5], "cubic", "half_pixel"),
+        "nearest": ([1.0, 1.0, 2.0, 2.0], "nearest", "asymmetric"),
+        "nearest, of channels": ([2, 7, 5, 11], "nearest", "half_pixel"),
+    }.items()},
     "MeanVarianceNormalization": lambda b, x: b.add("MeanVarianceNormalization", x, axes=[0, 2, 3]),
     "quantized": quantized,
 }  # fmt: skip
@@ -284,6 +301,16 @@ def test_integers_run_in_xnnpack(tmp_path):
     assert np.abs(found - wanted).max() <= 0.29 * 1.001, "at most one step of the output"
     assert np.mean(np.abs(found - wanted) > 0.1) <= 0.2
     check_tampered(artifact, tmp_path)
+
+
+def test_images_are_enlarged_in_xnnpack(tmp_path):
+    def layer(b: Layers, x: str) -> str:
+        return resized(b, b.add("Conv", x, b.real(4, 3, 3, 3)), [1.0, 1.0, 2.0, 2.0], "linear", "half_pixel")
+
+    artifact, step, x, wanted = written(layer, IMAGE, tmp_path)
+    assert step.diagnosis == {"delegates": 1, "kernels": {}}
+    with ExecuTorchRunner(artifact) as runner:
+        np.testing.assert_allclose(runner.run({"x": x})["y"], wanted, rtol=1e-5, atol=1e-5)
 
 
 def check_tampered(artifact: Artifact, folder: Path) -> None:
