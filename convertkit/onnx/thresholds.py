@@ -7,8 +7,9 @@ constant ``sqrt(1e-5)``, which it equals in the source, and a mask became anothe
 before:  x → Exp → LessOrEqual(c)
 after:   x → LessOrEqual(the largest x whose exponential, rounded to nearest, is at most c)
 
-What the function gives for a limit of ``x`` is meant to equal a constant that is no further from it than a library's
-own rounding: the author computed it so.
+Only where the decision is one for many elements, and that of the source: a root is rounded to nearest everywhere, and
+what a function gives for a limit of a clamp is meant to equal a constant that is no further from it than a library's
+own rounding.  Elsewhere libraries decide on single elements in their own ways: ``sigmoid(x) > 0.5`` near 0 stays.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ _INFINITY = 0x7F800000
 """Its bits."""
 _LIBRARIES_DIFFER = 4
 """Units in the last place, as far as libraries of mathematics are from the right result."""
+_BESIDE = 16
+"""Units in the last place of a limit."""
 
 Rising = Callable[[Array], Array]
 """A function of float32 elements that never falls, rounded to nearest; NaN below some limit, or nowhere."""
@@ -80,20 +83,23 @@ def _of_a_function(node: ir.Node) -> _Comparison | None:
         if value is None or known is None or value.dtype != ir.DataType.FLOAT:
             continue
         steps, x = _chain(value)
-        if steps:
+        if not steps:
+            continue
+        function, stored = _composed([step.rising for step in steps]), known.numpy()
+        meant = stored if all(step.is_exact for step in steps) else _as_meant(stored, function, _limits(x))
+        if meant is not None:
             kind = node.op_type if place == 0 else _MIRRORED.get(node.op_type, node.op_type)
-            function = _composed(steps)
-            return _Comparison(x, function, _as_meant(known.numpy(), function, _limits(x)), kind)
+            return _Comparison(x, function, meant, kind)
     return None
 
 
-def _chain(value: ir.Value) -> tuple[Sequence[Rising], ir.Value]:
+def _chain(value: ir.Value) -> tuple[Sequence[_Step], ir.Value]:
     """The steps that lead to ``value``, first to last, and what they start from; a function comes first."""
-    steps: list[Rising] = []
+    steps: list[_Step] = []
     found, start = 0, value
     step = _step(value)
     while step is not None:
-        steps.append(step.rising)
+        steps.append(step)
         if step.is_function:
             found, start = len(steps), step.x
         step = _step(step.x)
@@ -105,7 +111,8 @@ class _Step:
     rising: Rising
     x: ir.Value
     is_function: bool
-    """Whether kernels round it in their own way."""
+    is_exact: bool = True
+    """Whether the source rounds it to nearest."""
 
 
 def _step(value: ir.Value) -> _Step | None:
@@ -114,7 +121,8 @@ def _step(value: ir.Value) -> _Step | None:
     if node is None or node.domain or node.inputs[0] is None:
         return None
     if node.op_type in _FUNCTIONS:
-        return _Step(_rounded(_FUNCTIONS[node.op_type]), node.inputs[0], is_function=True)
+        rising = _rounded(_FUNCTIONS[node.op_type])
+        return _Step(rising, node.inputs[0], is_function=True, is_exact=node.op_type == "Sqrt")
     if node.op_type not in _ARITHMETIC:
         return None
     first, second = node.inputs[0], node.inputs[1]
@@ -163,12 +171,22 @@ def _limits(x: ir.Value) -> Array:
     return np.array([0.0] if node.op_type == "Relu" else limits, np.float32)
 
 
-def _as_meant(constant: Array, function: Rising, limits: Array) -> Array:
-    """``constant`` with what the function gives for a limit, wherever it is that but for roundings."""
-    for value in function(limits):
+def _as_meant(constant: Array, function: Rising, limits: Array) -> Array | None:
+    """``constant`` as what the function gives for limits, where all of it is that but for roundings; else None."""
+    left = np.ones(constant.shape, bool)
+    for value in function(limits[[_is_steep(function, each) for each in limits]]):
         near = np.abs(constant - value) <= _LIBRARIES_DIFFER * np.spacing(np.abs(value))
-        constant = np.where(near & np.isfinite(value), value, constant)
-    return np.asarray(constant)
+        constant, left = np.where(near, value, constant), left & ~near
+    return None if left.any() else np.asarray(constant)
+
+
+def _is_steep(function: Rising, limit: np.float32) -> bool:
+    """Whether only few numbers beside ``limit`` have its result."""
+    result = function(np.array(limit))
+    if not np.isfinite(result):
+        return False
+    ends = largest(function, result, equal=True), smallest(function, result, equal=True)
+    return all(bool(np.abs(end - limit) <= _BESIDE * np.spacing(np.abs(limit))) for end in ends)
 
 
 def _replace(node: ir.Node, found: _Comparison) -> None:
