@@ -32,6 +32,8 @@ class Call:
     options: Mapping[str, Any]
     outputs: Sequence[Tensor]
     graphs: Callable[[int], Callable[..., list[Any]]]
+    told: Sequence[Tensor | None] = ()
+    """The inputs as the file has them."""
 
     def __getitem__(self, place: int) -> Any:
         """The input at ``place``; None for one that is left out."""

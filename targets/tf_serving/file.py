@@ -30,6 +30,19 @@ _PLAIN = (
 )
 
 
+_BORDERS = frozenset({"QUANTIZE", "DEQUANTIZE", "CAST"})
+"""Operators that read and write quantized tensors in TensorFlow, too: CAST takes the integers as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What the integers of a tensor stand for: ``(integer - point) * scale``, one for all or one along ``axis``."""
+
+    scales: tuple[float, ...]
+    points: tuple[int, ...]
+    axis: int
+
+
 @dataclass(frozen=True, slots=True)
 class Tensor:
     """``shape`` has -1 for sizes that are known at run time only; ``value`` is None for what is computed."""
@@ -38,6 +51,7 @@ class Tensor:
     dtype: str
     shape: tuple[int, ...]
     value: Array | None
+    steps: Steps | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +75,13 @@ class Graph:
 
 
 def read(model: bytes) -> tuple[Graph, ...]:
-    """All graphs, the main one first; ``Unsupported`` for quantized tensors, which TensorFlow's kernels do not take."""
+    """All graphs, the main one first; ``Unsupported`` where an operator computes with quantized tensors.
+
+    TensorFlow's kernels do not: such tensors stay between inputs, outputs, QUANTIZE and DEQUANTIZE.
+    """
     root = schema.ModelT.InitFromObj(schema.Model.GetRootAs(model, 0))
     codes = [_CODES[max(each.builtinCode, each.deprecatedBuiltinCode)] for each in root.operatorCodes]
-    return tuple(
+    graphs = tuple(
         Graph(
             tuple(_tensor(root, each) for each in graph.tensors),
             tuple(_operator(each, codes) for each in _listed(graph.operators)),
@@ -73,13 +90,37 @@ def read(model: bytes) -> tuple[Graph, ...]:
         )
         for graph in root.subgraphs
     )
+    for graph in graphs:
+        check_steps(graph)
+    return graphs
+
+
+def check_steps(graph: Graph) -> None:
+    """Raise ``Unsupported`` for an operator that would compute with integers that stand for reals."""
+    for operator in graph.operators:
+        used = [graph.tensors[index] for index in (*operator.inputs, *operator.outputs) if index >= 0]
+        quantized = [tensor for tensor in used if tensor.steps is not None]
+        if quantized and operator.code not in _BORDERS:
+            raise _computed(quantized[0])
+        if (
+            operator.code == "QUANTIZE"
+            and not used[0].dtype.startswith("float")
+            and _scales(used[0]) != _scales(used[1])
+        ):
+            raise _computed(used[1])
+
+
+def _scales(tensor: Tensor) -> tuple[float, ...]:
+    return (1.0,) if tensor.steps is None else tensor.steps.scales
+
+
+def _computed(tensor: Tensor) -> Unsupported:
+    return Unsupported("it is quantized, and a SavedModel computes in float", subject=f"tensor {tensor.name}")
 
 
 def _tensor(root: Any, tensor: Any) -> Tensor:
     name, dtype = bytes(tensor.name).decode(), _TYPES[tensor.type]
-    quantization = tensor.quantization
-    if quantization is not None and not _is_plain(_indices(quantization.zeroPoint), _listed(quantization.scale)):
-        raise Unsupported("it is quantized, and a SavedModel computes in float", subject=f"tensor {name}")
+    steps = _steps(tensor.quantization)
     if tensor.sparsity is not None or dtype not in _PLAIN:
         raise Unsupported(f"a SavedModel has no such {dtype} tensors", subject=f"tensor {name}")
     static = _indices(tensor.shape)
@@ -87,13 +128,18 @@ def _tensor(root: Any, tensor: Any) -> Tensor:
     data = root.buffers[tensor.buffer].data
     if data is None or not len(data) or tensor.isVariable:
         empty = 0 in static and tensor.buffer != 0
-        return Tensor(name, dtype, shape, np.zeros(static, dtype) if empty else None)
-    return Tensor(name, dtype, static, np.asarray(data, np.uint8).view(np.dtype(dtype)).reshape(static))
+        return Tensor(name, dtype, shape, np.zeros(static, dtype) if empty else None, steps)
+    return Tensor(name, dtype, static, np.asarray(data, np.uint8).view(np.dtype(dtype)).reshape(static), steps)
 
 
-def _is_plain(points: tuple[int, ...], scales: Any) -> bool:
-    """Whether integers are the numbers that they stand for: pixels that DEQUANTIZE makes floats of."""
-    return len(scales) == 0 or (points == (0,) and [float(scale) for scale in scales] == [1.0])
+def _steps(quantization: Any) -> Steps | None:
+    """None where integers are the numbers that they stand for, as pixels are that DEQUANTIZE makes floats of."""
+    if quantization is None or not len(_listed(quantization.scale)):
+        return None
+    scales = tuple(float(scale) for scale in quantization.scale)
+    points = _indices(quantization.zeroPoint) or (0,) * len(scales)
+    plain = (points, scales) == ((0,), (1.0,))
+    return None if plain else Steps(scales, points, int(quantization.quantizedDimension))
 
 
 def _operator(operator: Any, codes: list[str]) -> Operator:

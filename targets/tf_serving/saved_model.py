@@ -52,9 +52,10 @@ class Building:
             raise unknown(graph, operator)
         given = [None if index < 0 else partial(self._value, graph, index, values) for index in operator.inputs]
         constants = [None if index < 0 or index in values else graph.tensors[index].value for index in operator.inputs]
+        told = [None if index < 0 else graph.tensors[index] for index in operator.inputs]
         outputs = [graph.tensors[index] for index in operator.outputs]
         try:
-            made = handler(Call(self._tf, given, constants, operator.options, outputs, self.called))
+            made = handler(Call(self._tf, given, constants, operator.options, outputs, self.called, told))
         except Unsupported as refusal:
             raise refused(graph, operator, refusal) from refusal
         except (ValueError, TypeError) as error:

@@ -10,6 +10,7 @@ from convertkit.targets.tf_serving.handlers.elementwise import ELEMENTWISE
 from convertkit.targets.tf_serving.handlers.indexing import INDEXING
 from convertkit.targets.tf_serving.handlers.moves import MOVES
 from convertkit.targets.tf_serving.handlers.products import PRODUCTS
+from convertkit.targets.tf_serving.handlers.quantized import QUANTIZED
 from convertkit.targets.tf_serving.handlers.reductions import REDUCTIONS
 from convertkit.targets.tf_serving.handlers.windows import WINDOWS
 
@@ -21,6 +22,7 @@ HANDLERS: Mapping[str, Handler] = {
     **PRODUCTS,
     **WINDOWS,
     **CONTROL,
+    **QUANTIZED,
 }
 
 CONSTANTS: Mapping[str, tuple[int, ...]] = {

@@ -108,6 +108,6 @@ ELEMENTWISE: Mapping[str, Handler] = {
         }.items()
     },
     "DIV": div, "GELU": gelu, "HARD_SWISH": hard_swish, "LEAKY_RELU": leaky_relu, "PRELU": prelu,
-    "RELU_N1_TO_1": relu_n1_to_1, "CAST": cast, "DEQUANTIZE": cast, "BITCAST": bitcast, "SOFTMAX": softmax,
+    "RELU_N1_TO_1": relu_n1_to_1, "CAST": cast, "BITCAST": bitcast, "SOFTMAX": softmax,
     "L2_NORMALIZATION": l2_normalization, "SELECT_V2": select, "SELECT": select,
 }  # fmt: skip

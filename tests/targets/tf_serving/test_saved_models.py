@@ -18,7 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 import convertkit
 from convertkit.errors import MissingFramework, SourceError, Unsupported
 from convertkit.targets.tf_serving.call import Call
-from convertkit.targets.tf_serving.file import Graph, Operator, Tensor
+from convertkit.targets.tf_serving.file import Graph, Operator, Steps, Tensor, check_steps
 from convertkit.targets.tf_serving.foretold import foretell
 from convertkit.targets.tf_serving.handlers import CONSTANTS, HANDLERS
 from convertkit.targets.tf_serving.package import rest_response
@@ -154,6 +154,68 @@ def test_pixels_are_the_numbers_that_they_are(tmp_path):
     made = convertkit.export(tmp_path / "m.onnx", "tf-serving", output=tmp_path / "out")
     pixels = np.array([[0, 1, 127, 128, 255]], np.uint8)
     np.testing.assert_allclose(made.run({"x": pixels})["y"], np.sqrt(pixels.astype(np.float32)), rtol=1e-6)
+
+
+def _at_the_border(tmp_path, nodes, x, y, stored):
+    """The package of a graph from ``x`` to ``y``, each a type and a shape."""
+    graph = helper.make_graph(
+        nodes, "g",
+        [helper.make_tensor_value_info("x", *x)], [helper.make_tensor_value_info("y", *y)],
+        [numpy_helper.from_array(value, name) for name, value in stored.items()],
+    )  # fmt: skip
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), tmp_path / "m.onnx")
+    return convertkit.export(tmp_path / "m.onnx", "tf-serving", output=tmp_path / "out", progress=False)
+
+
+@pytest.mark.parametrize(("dtype", "point"), [(np.uint8, 3), (np.int8, -5), (np.int16, 0)])
+def test_reals_become_integers_at_an_output(tmp_path, dtype, point):
+    """Halves to even, what lies beyond the type's bounds at these."""
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    made = _at_the_border(
+        tmp_path, [helper.make_node("QuantizeLinear", ["x", "scale", "point"], ["y"])],
+        (TensorProto.FLOAT, ["N", 7]), (kind, ["N", 7]), {"scale": np.float32(0.5), "point": dtype(point)},
+    )  # fmt: skip
+    x = np.array([[0.25, 0.75, -0.25, -1.25, 3.0, 1e6, -1e6]], np.float32)
+    bounds = np.iinfo(dtype)
+    wanted = np.clip(np.rint(x / np.float32(0.5)) + point, bounds.min, bounds.max).astype(dtype)
+    np.testing.assert_array_equal(made.run({"x": x})["y"], wanted)
+
+
+@pytest.mark.parametrize(("dtype", "point"), [(np.uint8, 131), (np.int8, 7)])
+def test_integers_stand_for_reals_at_an_input(tmp_path, dtype, point):
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    made = _at_the_border(
+        tmp_path,
+        [helper.make_node("DequantizeLinear", ["x", "scale", "point"], ["r"]), helper.make_node("Exp", ["r"], ["y"])],
+        (kind, ["N", 4]), (TensorProto.FLOAT, ["N", 4]), {"scale": np.float32(0.01), "point": dtype(point)},
+    )  # fmt: skip
+    bounds = np.iinfo(dtype)
+    x = np.array([[bounds.min, point, point + 1, bounds.max]], dtype)
+    wanted = np.exp((x.astype(np.float32) - point) * np.float32(0.01))
+    np.testing.assert_allclose(made.run({"x": x})["y"], wanted, rtol=1e-6)
+
+
+def test_an_operator_of_integers_is_refused(tmp_path):
+    """TFLite's compiler makes an integer product of it."""
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "scale", "point"], ["r"]),
+        helper.make_node("DequantizeLinear", ["w", "scale"], ["v"]),
+        helper.make_node("MatMul", ["r", "v"], ["p"]),
+        helper.make_node("QuantizeLinear", ["p", "scale", "point"], ["y"]),
+    ]
+    stored = {"scale": np.float32(0.1), "point": np.int8(3), "w": np.arange(-6, 6, dtype=np.int8).reshape(3, 4)}
+    with pytest.raises(Unsupported, match="it is quantized, and a SavedModel computes in float"):
+        _at_the_border(tmp_path, nodes, (TensorProto.INT8, ["N", 3]), (TensorProto.INT8, ["N", 4]), stored)
+
+
+def test_integers_of_another_scale_are_refused():
+    """TFLite's QUANTIZE computes those in whole numbers, and rounds in its own way."""
+    halves, wholes = Steps((0.5,), (0,), 0), Steps((1.0,), (2,), 0)
+    tensors = (Tensor("x", "int8", (2,), None, halves), Tensor("y", "int8", (2,), None, wholes))
+    changed = Graph(tensors, (Operator("QUANTIZE", (0,), (1,)),), (0,), (1,))
+    with pytest.raises(Unsupported, match="tensor y: it is quantized"):
+        check_steps(changed)
+    check_steps(replace(changed, tensors=(tensors[0], replace(tensors[1], steps=replace(halves, points=(2,))))))
 
 
 def test_without_tensorflow_the_extra_is_named(source, monkeypatch):
