@@ -62,9 +62,22 @@ def _body(node: ir.Node, opset: int) -> onnx.FunctionProto | None:
     """Our own body, or ONNX's, made for this node's types where that matters."""
     if (own := own_body(node)) is not None:
         return own
+    _narrow_softmax(node)
     proto = ir.to_proto(node)
     assert isinstance(proto, onnx.NodeProto)
     return body_of(proto, [type_of(value) for value in node.inputs], opset)
+
+
+def _narrow_softmax(node: ir.Node) -> None:
+    """Let a Softmax of Attention that is asked for in float64 be float32 where that is what it reads and becomes.
+
+    The compilers have no float64; what is rounded to float32 behind it differs in the last places.
+    """
+    asked, query = node.attributes.get("softmax_precision"), node.inputs[0]
+    if node.op_type != "Attention" or asked is None or query is None:
+        return
+    if asked.as_int() == ir.DataType.DOUBLE and query.dtype in (ir.DataType.FLOAT, ir.DataType.FLOAT16):
+        node.attributes.add(ir.AttrInt64("softmax_precision", ir.DataType.FLOAT.value))
 
 
 def _fill_defaults(node: ir.Node, opset: int) -> None:
