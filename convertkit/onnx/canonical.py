@@ -18,6 +18,7 @@ from convertkit.formulas import names_in, sizes_of_dims
 from convertkit.model_flags import check_dims
 from convertkit.onnx.computed_constants import fold_computed_constants
 from convertkit.onnx.contrib import decompose_contrib, name_domains
+from convertkit.onnx.declared import correct_declared
 from convertkit.onnx.flags import choose_flags
 from convertkit.onnx.inlining import at_one_opset
 from convertkit.onnx.integer_products import multiply_integers
@@ -73,6 +74,7 @@ def canonicalize(model: ir.Model, max_opset: int = MAX_OPSET) -> ir.Model:
     write_out_sequences(model)
     make_scalars(model)
     simplify(model)
+    correct_declared(model)
     if write_out_sequences(model):  # of places that had to be folded first
         simplify(model)
     make_scalars(model)

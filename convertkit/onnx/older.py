@@ -16,6 +16,7 @@ from onnx import TensorProto, defs
 from onnx_ir.passes.common import ShapeInferencePass
 
 from convertkit.errors import Unsupported
+from convertkit.onnx.ml import state_models
 
 SEVEN = 7
 _COMPARES = frozenset({"And", "Or", "Xor", "Less", "Greater", "Equal"})
@@ -146,6 +147,7 @@ def _tell_shapes(model: ir.Model) -> None:
             if compares:
                 node.attributes["to"] = ir.AttrInt64("to", TensorProto.BOOL)
             node.resize_inputs(1)
+    state_models(plain)
     ShapeInferencePass(check_type=False, strict_mode=False)(plain)
     for node, known in zip(model.graph.all_nodes(), plain.graph.all_nodes(), strict=True):
         for value, inferred in zip(node.outputs, known.outputs, strict=True):

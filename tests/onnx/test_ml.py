@@ -193,6 +193,7 @@ REGRESSORS = [
     *({**forest("target", [0]), "n_targets": 1, "aggregate_function": how} for how in ("AVERAGE", "MIN", "MAX")),
     *({**forest("target", [0, 1]), "n_targets": 2, "post_transform": name} for name in TRANSFORMS[:4]),
     {**forest("target", [0]), "n_targets": 1, "post_transform": "LOGISTIC"},
+    *({**forest("target", [0, 0]), "n_targets": 1, "aggregate_function": how} for how in ("SUM", "MIN")),
 ]  # fmt: skip
 CLASSIFIERS = [
     *({**forest("class", [0, 1, 2]), "classlabels_int64s": [7, 5, 9], "post_transform": name}
@@ -362,6 +363,50 @@ def test_words_become_places_and_dictionaries_tables(tmp_path: Path, target: str
     assert scores["shape"][1:] == [3]
     assert any("its columns in this order: ham, eggs, späm" in note for note in done.report["notes"])
     assert convertkit.verify(tmp_path / "m.onnx", tmp_path / "out").passed
+
+
+def behind(
+    nodes: Sequence[onnx.NodeProto],
+    kind: int,
+    opsets: tuple[int, int],
+    shape: list[None] | None = None,
+    **stored: np.ndarray,
+) -> onnx.ModelProto:
+    """A model whose nodes state no sizes between them."""
+    given, made = helper.make_tensor_value_info("x", 1, ["n", 3]), helper.make_tensor_value_info("y", kind, shape)
+    constants = [numpy_helper.from_array(value, name) for name, value in stored.items()]
+    imports = [helper.make_opsetid("", opsets[0]), helper.make_opsetid(ML, opsets[1])]
+    return helper.make_model(
+        helper.make_graph(nodes, "g", [given], [made], constants), opset_imports=imports, ir_version=8
+    )
+
+
+def test_columns_are_chosen_of_what_stands_behind_models() -> None:
+    """scikit-learn's OneVsOneClassifier: labels side by side, then their columns; the declared rank is wrong."""
+    nodes = [
+        helper.make_node("LinearClassifier", ["x"], ["said", "raw"], domain=ML,
+                         **{**linear(3, "NONE"), "classlabels_ints": [7, 5, 9]}),
+        helper.make_node("Reshape", ["said", "column"], ["label"]),
+        helper.make_node("Concat", ["label", "label"], ["pair"], axis=1),
+        helper.make_node("ArrayFeatureExtractor", ["pair", "place"], ["chosen"], domain=ML),
+        helper.make_node("ArgMax", ["chosen"], ["y"], axis=1),
+    ]  # fmt: skip
+    source = behind(nodes, TensorProto.INT64, (22, 1), [None], column=np.array([-1, 1]), place=np.array([1, 0]))
+    model = canonicalize(ir.from_proto(source))
+    assert [node.op_type for node in model.graph].count("ArrayFeatureExtractor") == 0
+    (got,) = session(ir.to_proto(model)).run(["y"], {"x": HARD})
+    np.testing.assert_array_equal(got, session(source).run(["y"], {"x": HARD})[0])
+
+
+def test_numbers_of_leaves_become_words_in_an_old_opset() -> None:
+    """scikit-learn's ``decision_path``; ONNX's inference ended the process, as it knows no types of trees' results."""
+    nodes = [
+        helper.make_node("TreeEnsembleRegressor", ["x"], ["leaf"], domain=ML, **forest("target", [0]), n_targets=1),
+        helper.make_node("LabelEncoder", ["leaf"], ["y"], domain=ML, keys_floats=[0.0], values_strings=["a"]),
+    ]
+    source = behind(nodes, TensorProto.STRING, (6, 2))
+    model = canonicalize(ir.from_proto(source))
+    assert model.graph.outputs[0].dtype == ir.DataType.STRING
 
 
 def test_an_app_gets_the_words(tmp_path: Path) -> None:

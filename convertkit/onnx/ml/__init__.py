@@ -11,18 +11,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import onnx_ir as ir
+from onnx_ir.passes.common import ShapeInferencePass
 
 from convertkit.onnx.fusion import Rule, replace_node
 from convertkit.onnx.ml import features, linear, trees, vectors
-from convertkit.onnx.ml.shapes import state_shapes
+from convertkit.onnx.ml.shapes import ML, state_models, state_shapes
 
-ML = "ai.onnx.ml"
+__all__ = ["ML", "decompose_kernels", "decompose_ml", "state_models"]
 _WRITTEN_FOR = 18
 """The opset of ONNX whose operators the rules write."""
 
 
 def decompose_ml(model: ir.Model) -> bool:
     """Rewrite what ONNX Runtime computes the same either way, in place; False where there is nothing to rewrite."""
+    if state_models(model):  # columns are chosen of values that stand behind other operators, too
+        ShapeInferencePass(check_type=False, strict_mode=False)(model)
     return _decompose(model, _RULES)
 
 

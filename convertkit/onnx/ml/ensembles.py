@@ -121,11 +121,16 @@ def from_numbers(f: Fusion, targets: int) -> Ensemble | None:
 def _scores(
     count: int, targets: int, leaves: Sequence[int | None], ids: Sequence[int], weights: Array
 ) -> tuple[Array, Array] | None:
-    """What each node gives to each target, and whether it does; None where a leaf gives to one twice."""
+    """What each node gives to each target, and whether it does; None where a leaf gives to one twice.
+
+    Of several numbers of a leaf for the only target ONNX Runtime takes the first.
+    """
     table, scored = np.zeros((count, targets), weights.dtype), np.zeros((count, targets), bool)
     for leaf, target, weight in zip(leaves, ids, weights, strict=True):
-        if leaf is None or not 0 <= target < targets or scored[leaf, target]:
+        if leaf is None or not 0 <= target < targets or (scored[leaf, target] and targets > 1):
             return None
+        if scored[leaf, target]:
+            continue
         table[leaf, target], scored[leaf, target] = weight, True
     return table, scored
 

@@ -1,0 +1,49 @@
+"""What a file declares about its outputs, where the operators say otherwise: ONNX Runtime only warns of that."""
+
+from __future__ import annotations
+
+import onnx
+import onnx_ir as ir
+from onnx import defs, shape_inference
+
+_SMALL = 64
+"""Elements of a constant that may tell sizes, as those of a Reshape."""
+
+
+def correct_declared(model: ir.Model) -> None:
+    """Give each output whose declared shape its operator contradicts the operator's own, in place."""
+    opset = model.graph.opset_imports.get("", 0)
+    for value in model.graph.outputs:
+        node = value.producer()
+        if node is None or node.domain or value.shape is None:
+            continue
+        found = _inferred(node, value.index() or 0, opset)
+        if found is not None and not _agree(value.shape, found):
+            value.shape = found
+
+
+def _agree(declared: ir.Shape, found: ir.Shape) -> bool:
+    return len(declared) == len(found) and all(
+        a == b for a, b in zip(declared, found, strict=True) if isinstance(a, int) and isinstance(b, int)
+    )
+
+
+def _inferred(node: ir.Node, place: int, opset: int) -> ir.Shape | None:
+    """The shape that the operator gives by ONNX's rules; None where these do not tell."""
+    taken = [value for value in node.inputs if value is not None]
+    if any(value.shape is None or value.type is None for value in taken):
+        return None
+    types = {str(value.name): ir.to_proto(value).type for value in taken}
+    constants = ((str(value.name), value.const_value) for value in taken)
+    data = {name: ir.to_proto(each) for name, each in constants if each is not None and each.size <= _SMALL}
+    try:
+        schema = defs.get_schema(node.op_type, opset, "")
+        found = shape_inference.infer_node_outputs(
+            schema, ir.to_proto(node), types, data, opset_imports=[onnx.helper.make_opsetid("", opset)]
+        )
+    except (defs.SchemaError, shape_inference.InferenceError):
+        return None
+    told = found.get(str(node.outputs[place].name))
+    if told is None or not told.tensor_type.HasField("shape"):
+        return None
+    return ir.serde.deserialize_type_proto_for_shape(told)

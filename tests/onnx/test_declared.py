@@ -1,0 +1,46 @@
+"""Shapes that a file declares of its outputs, where the operators give others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import convertkit
+from convertkit.onnx.canonical import canonicalize
+
+CASES = {
+    "argmax keeps its axis": (helper.make_node("ArgMax", ["x"], ["y"], axis=1), TensorProto.INT64, [None], ["n", 1]),
+    "a size": (helper.make_node("Concat", ["x", "x"], ["y"], axis=1), TensorProto.FLOAT, [None, 3], ["n", 6]),
+    "a constant says": (helper.make_node("Reshape", ["x", "flat"], ["y"]), TensorProto.FLOAT, [None, 1], [None]),
+    "fewer sizes are right": (helper.make_node("Relu", ["x"], ["y"]), TensorProto.FLOAT, ["n", 3], ["n", 3]),
+}
+
+
+def declared(node: onnx.NodeProto, kind: int, shape: list[str | int | None]) -> onnx.ModelProto:
+    given, made = helper.make_tensor_value_info("x", 1, ["n", 3]), helper.make_tensor_value_info("y", kind, shape)
+    flat = numpy_helper.from_array(np.array([-1]), "flat")
+    graph = helper.make_graph([node], "g", [given], [made], [flat])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_operator_decides(name: str) -> None:
+    node, kind, wrong, right = CASES[name]
+    (output,) = canonicalize(ir.from_proto(declared(node, kind, wrong))).graph.outputs
+    sizes = [size if isinstance(size, int) else None for size in output.shape or ()]
+    assert sizes == [size if isinstance(size, int) else None for size in right]
+
+
+@pytest.mark.parametrize("target", ["tflite", "onnxruntime"])
+def test_such_a_file_is_delivered(tmp_path: Path, target: str) -> None:
+    node, kind, wrong, _ = CASES["argmax keeps its axis"]
+    onnx.save(declared(node, kind, wrong), tmp_path / "m.onnx")
+    done = convertkit.export(tmp_path / "m.onnx", target=target, output=tmp_path / "out")
+    assert done.passed
+    (output,) = done.report["interface"]["outputs"]
+    assert len(output["shape"]) == 2
