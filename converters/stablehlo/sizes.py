@@ -69,7 +69,8 @@ def size_of_axis(value: Any, axis: int, assumed: tuple[Any, ...] = ()) -> Number
         elif name in ("gather", "dynamic_gather"):
             place = _batch_axis(owner, axis)
             if place is None:
-                return Number(0, value, axis)
+                size = _window_size(owner, axis, assumed)
+                return Number(0, value, axis) if size is None else size
             value, axis = owner.operands[1], place
         elif name == "dot_general":
             side, axis = _factor_axis(owner, axis)
@@ -112,6 +113,17 @@ def _batch_axis(gather: Any, axis: int) -> int | None:
     place = axis - sum(each < axis for each in roles.offset_dims)
     moved: int = place + (place >= roles.index_vector_dim)
     return moved
+
+
+def _window_size(gather: Any, axis: int, assumed: tuple[Any, ...]) -> Number | None:
+    """The size of a window's axis, as ``dynamic_gather`` is told it; JAX writes ``x[:, :2]`` of a dynamic batch so."""
+    sizes = numbers(gather.operands[2], assumed) if len(gather.operands) > 2 else None
+    if sizes is None:
+        return None
+    roles = hlo.GatherDimensionNumbers(gather.attributes["dimension_numbers"])
+    dropped = (*roles.collapsed_slice_dims, *roles.operand_batching_dims)
+    kept = [size for place, size in enumerate(sizes) if place not in dropped]
+    return kept[list(roles.offset_dims).index(axis)]
 
 
 def _factor_axis(product: Any, axis: int) -> tuple[int, int]:
