@@ -239,6 +239,36 @@ def test_a_dense_layer_becomes_one_operator_and_computes_the_same(module, rank, 
     assert [each.name for each in written.graph.outputs] == ["y"]
 
 
+@pytest.mark.parametrize("leading", [(), (3,), (1,), (2, 1, 3)], ids=str)
+def test_a_product_of_computed_integers_has_four_axes_and_computes_the_same(module, leading):
+    """The toolkit takes no other number of them: it does not come to an end."""
+    sizes = {"a": [*leading, 2, 5], "b": [*leading, 5, 4], "y": [*leading, 2, 4]}
+    steps = {"a": (0.02, -3), "b": (0.03, 5), "y": (0.06, 7)}
+    constants = {f"{name}s": np.float32(scale) for name, (scale, _) in steps.items()}
+    constants |= {f"{name}z": np.int8(point) for name, (_, point) in steps.items()}
+    nodes = [helper.make_node("MatMul", ["ad", "bd"], ["m"], "product")]
+    for place, (source, name, result) in enumerate((("a", "a", "ad"), ("b", "b", "bd"), ("m", "y", "y"))):
+        pair = [
+            helper.make_node("QuantizeLinear", [source, f"{name}s", f"{name}z"], [f"{name}q"], f"{name}q"),
+            helper.make_node("DequantizeLinear", [f"{name}q", f"{name}s", f"{name}z"], [result], f"{name}_read"),
+        ]
+        nodes = [*pair, *nodes] if place < 2 else [*nodes, *pair]
+    ports = {name: helper.make_tensor_value_info(name, 1, size) for name, size in sizes.items()}
+    stored = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
+    graph = helper.make_graph(nodes, "g", [ports["a"], ports["b"]], [ports["y"]], stored)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+    written = ir.from_proto(onnx.shape_inference.infer_shapes(model))
+    assert module("forms").write_products(written) == 1
+    (product,) = (node for node in written.graph if node.op_type == "MatMul")
+    assert [len(value.shape) for value in (*product.inputs, *product.outputs)] == [4, 4, 4]
+    assert [value.producer().op_type for value in product.inputs] == ["DequantizeLinear"] * 2
+    rng = np.random.default_rng(3)
+    feed = {name: rng.normal(size=sizes[name]).astype(np.float32) for name in "ab"}
+    before, after = (ReferenceEvaluator(each).run(None, feed) for each in (model, ir.to_proto(written)))
+    np.testing.assert_array_equal(before[0], after[0])
+    assert module("forms").write_products(written) == 0
+
+
 def recurrent(layout: int) -> ir.Model:
     sizes = {"w": (1, 12, 3), "r": (1, 12, 4)}
     stored = [numpy_helper.from_array(np.zeros(size, np.float32), name) for name, size in sizes.items()]

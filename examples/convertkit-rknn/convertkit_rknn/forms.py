@@ -8,6 +8,11 @@ dimensions becomes a convolution of 1 × 1: as it stands the toolkit ends so, to
 
 before:  x:i8 [1, 5, 8], w:i8 [8, 6] → MatMul → Add bias → y [1, 5, 6]
 after:   Reshape [1, 1, 5, 8] → Transpose [1, 8, 5, 1] → Conv w:i8 [6, 8, 1, 1] → Transpose → Reshape [1, 5, 6]
+
+A product of two computed matrices has four axes: of any other number the toolkit rewrites it without an end.
+
+before:  a:i8 [2, 3, 5], b:i8 [2, 5, 4] → MatMul → y:i8 [2, 3, 4]
+after:   Reshape a [1, 2, 3, 5], Reshape b [1, 2, 5, 4] → MatMul → Reshape [2, 3, 4]
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ import numpy as np
 import onnx_ir as ir
 
 _FLAT = 2
+_AXES = 4
 _TURNED = (0, 3, 2, 1)
 
 
@@ -37,9 +43,12 @@ class _Dense:
 
 
 def write_products(model: ir.Model) -> int:
-    """Write products with stored weights and the bias behind them, in place; how many there were."""
+    """Write products of integers, with the bias behind them where weights are stored, in place; how many there were."""
     written = 0
     for node in tuple(model.graph):
+        if node.op_type == "MatMul" and _is_of_computed_integers(node):
+            written += _write_four_axes(model.graph, node)
+            continue
         dense = _dense(node) if node.op_type == "MatMul" else None
         sizes = () if dense is None else _sizes(dense.result)
         if dense is None or not sizes or not _sizes(node.inputs[0]) or (dense.sum is None and len(sizes) == _FLAT):
@@ -47,6 +56,33 @@ def write_products(model: ir.Model) -> int:
         (_write_gemm if len(sizes) == _FLAT else _write_convolution)(model.graph, dense)
         written += 1
     return written
+
+
+def _is_of_computed_integers(product: ir.Node) -> bool:
+    """Whether integers that the graph computes are multiplied, and the result is rounded to integers."""
+    readers = [_steps_before(value) for value in product.inputs]
+    computed = [reader is not None and reader.inputs[0] is not None and _stored(reader) is None for reader in readers]
+    return all(computed) and _steps_behind(product.outputs[0]) is not None
+
+
+def _write_four_axes(graph: ir.Graph, product: ir.Node) -> bool:
+    """Whether ``product`` has got four axes; not so where it has them, or where leading sizes differ."""
+    result = product.outputs[0]
+    given = [_sizes(value) for value in product.inputs]
+    if not all(given) or len({sizes[:-_FLAT] for sizes in given}) > 1 or len(given[0]) == _AXES:
+        return False
+    leading = math.prod(given[0][:-_FLAT])
+    operands = []
+    for place, (value, sizes) in enumerate(zip(product.inputs, given, strict=True)):
+        operand = _Chain(graph, _Dense(product, product, None, None), value, f"operand_{place}/")
+        operand.reshaped((1, leading, *sizes[-_FLAT:]), _steps_before(value))
+        operands.append(operand)
+    left, right = operands
+    left.then("MatMul", (1, leading, given[0][-2], given[1][-1]), right.value)
+    left.quantized(_steps_behind(result))
+    left.reshaped((*given[0][:-1], given[1][-1]), None)
+    left.becomes()
+    return True
 
 
 def _dense(product: ir.Node) -> _Dense | None:
@@ -134,9 +170,15 @@ def _held(graph: ir.Graph, name: str, array: np.ndarray) -> ir.Value:
 class _Chain:
     """Nodes one behind the other, in the place of a dense layer."""
 
-    def __init__(self, graph: ir.Graph, dense: _Dense, value: ir.Value | None) -> None:
+    def __init__(self, graph: ir.Graph, dense: _Dense, value: ir.Value | None, part: str = "") -> None:
         assert value is not None
         self._graph, self._dense, self._value, self._count = graph, dense, value, 0
+        self._name = f"{dense.product.name}/{part}"
+
+    @property
+    def value(self) -> ir.Value:
+        """The last node's result."""
+        return self._value
 
     def then(
         self,
@@ -148,7 +190,7 @@ class _Chain:
     ) -> None:
         """One more node, whose result has these sizes."""
         self._count += 1
-        name = f"{self._dense.product.name}/{kind}_{self._count}"
+        name = f"{self._name}{kind}_{self._count}"
         node = ir.node(kind, [self._value, *more], attributes, name=name)
         result = node.outputs[0]
         result.name, result.shape = name, ir.Shape(sizes)
@@ -166,7 +208,7 @@ class _Chain:
 
     def reshaped(self, sizes: tuple[int, ...], steps: ir.Node | None) -> None:
         """The same elements in these sizes."""
-        stated = _held(self._graph, f"{self._dense.product.name}/sizes_{self._count}", np.array(sizes, np.int64))
+        stated = _held(self._graph, f"{self._name}sizes_{self._count}", np.array(sizes, np.int64))
         self.then("Reshape", sizes, stated)
         self.quantized(steps)
 

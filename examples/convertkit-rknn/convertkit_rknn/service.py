@@ -55,9 +55,10 @@ class RknnService:
     def run(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
         """All outputs for one call, by their places."""
         given = [np.ascontiguousarray(arrays[name]) for name in self._inputs]
-        layouts = ["nchw" if value.ndim == _RANK_WITH_LAYOUT else None for value in given]
+        # One layout for each input, also for those of other ranks, which it does not move.
+        layouts = ["nchw"] * len(given) if any(value.ndim == _RANK_WITH_LAYOUT for value in given) else None
         with _told("the simulator") as demand:
-            found = self._built.inference(inputs=given, data_format=layouts if any(layouts) else None)
+            found = self._built.inference(inputs=given, data_format=layouts)
             demand(0 if found is not None else -1, "run")
         return Reply(arrays={str(place): np.asarray(each) for place, each in enumerate(found)})
 

@@ -12,6 +12,7 @@ from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
 from convertkit.stage import Stage, Tolerance
+from convertkit.targets.forms.constants import fold_constants
 from convertkit.workers.elsewhere import Elsewhere
 from convertkit.workers.process import Worker
 from convertkit_rknn.files import GRAPH, Build, seal
@@ -37,7 +38,7 @@ class CompileRknn:
     """Writes ``model.rknn``, and ``model.onnx`` beside it, in a worker process that holds the toolkit."""
 
     name = "rknn"
-    version = "3"
+    version = "4"
     accepts = frozenset({"onnx"})
     produces = "rknn"
     tolerance = _INTEGER
@@ -52,6 +53,7 @@ class CompileRknn:
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         """``Unsupported`` for what the toolkit does not read, ``ToolError`` is what it says."""
         model = canonicalize(load_model(source.path), NEWEST_OPSET)
+        fold_constants(model)
         leave_out_layout(model)
         write_products(model)
         move_zero_points(model)
