@@ -12,12 +12,15 @@ import onnx_ir as ir
 from onnx import defs
 
 from convertkit.errors import Unsupported
-from convertkit.onnx.canonical import detached, reattach
+from convertkit.onnx.canonical import detached, reattach, simplify
 from convertkit.onnx.edit import add_constant
 from convertkit.onnx.function_bodies import defaults
+from convertkit.onnx.newer import is_older, write_out
 
 _NEWER = 18
 """From which opset on the operators of ``_OLDER`` are written otherwise than before."""
+_SAME = frozenset(["Add", "Sub", "Mul", "Div", "Identity", "Pow", "Relu", "Reshape", "Shape"])
+"""Operators of which ONNX's converter does not know that only types and attributes were added."""
 _DOMAIN = "convertkit.kept"
 _REASON = re.compile(r".*Assertion `.*` failed:? *", re.DOTALL)
 
@@ -27,7 +30,9 @@ def at_opset(model: ir.Model, opset: int, way_out: str) -> ir.Model:
     newest = model.graph.opset_imports.get("", opset)
     if newest == opset:
         return model
-    kept = opset < _NEWER <= newest and _older(model, opset, way_out)
+    if opset < newest and write_out(model, opset):
+        simplify(model)
+    kept = opset < newest and _older(model, opset, way_out)
     large = detached(model)
     try:
         converted: ir.Model = ir.from_proto(onnx.version_converter.convert_version(ir.to_proto(model), opset))
@@ -38,6 +43,12 @@ def at_opset(model: ir.Model, opset: int, way_out: str) -> ir.Model:
     for node in converted.graph.all_nodes():
         if node.domain == _DOMAIN:
             node.domain, node.version = "", None
+        if not node.domain and not defs.has(node.op_type, opset):
+            raise Unsupported(
+                f"the model cannot be expressed at opset {opset}: it has no {node.op_type}",
+                subject=f"{node.name or node.outputs[0].name} ({node.op_type})",
+                ways_out=(way_out,),
+            )
         _drop_defaults(node, newest, opset, way_out)
     if kept:
         converted.graph.opset_imports.pop(_DOMAIN, None)
@@ -45,19 +56,31 @@ def at_opset(model: ir.Model, opset: int, way_out: str) -> ir.Model:
 
 
 def _older(model: ir.Model, opset: int, way_out: str) -> bool:
-    """Write what the converter has no rule for as before opset 18, and hide it from the converter; whether any was."""
-    found = [node for node in model.graph.all_nodes() if node.op_type in _OLDER and not node.domain]
-    for node in found:
+    """Write what the converter has no rule for as ``opset`` has it, and hide it from the converter; whether any was."""
+    nodes = [node for node in model.graph.all_nodes() if not node.domain]
+    for node in nodes:
+        _forget_zeros(node)
+    rewritten = [node for node in nodes if node.op_type in _OLDER and opset < _NEWER]
+    found = [*rewritten, *(node for node in nodes if node.op_type in _SAME and is_older(node, opset))]
+    for node in rewritten:
         if reason := _OLDER[node.op_type](node):
             raise Unsupported(
                 f"the model cannot be expressed at opset {opset}: {reason}",
                 subject=f"{node.name or node.outputs[0].name} ({node.op_type})",
                 ways_out=(way_out,),
             )
+    for node in found:
         node.domain, node.version = _DOMAIN, None
     if found:
         model.graph.opset_imports[_DOMAIN] = 1
     return bool(found)
+
+
+def _forget_zeros(node: ir.Node) -> None:
+    """Take what a Reshape says of sizes of 0 from one that has none."""
+    sizes = node.inputs[1].const_value if node.op_type == "Reshape" and node.inputs[1] is not None else None
+    if sizes is not None and (sizes.numpy() != 0).all():
+        node.attributes.pop("allowzero", None)
 
 
 def _split(node: ir.Node) -> str:
