@@ -70,8 +70,19 @@ def product(b: Builder, x: Tensor, y: Tensor, left: Axes, right: Axes, dtype: ir
     """Batch axes first, then the free ones of ``x``, then those of ``y``."""
     wide = _common(x.dtype, y.dtype, dtype)
     x, y = (converted(b, each, wide) for each in (x, y))
-    whole = _matmul(b, x, y, left, right)
+    whole = (_weights_last if _is_stored(x) and not _is_stored(y) and not left.batch else _matmul)(b, x, y, left, right)
     return converted(b, whole, dtype)
+
+
+def _is_stored(x: Tensor) -> bool:
+    return x.const is not None
+
+
+def _weights_last(b: Builder, x: Tensor, y: Tensor, left: Axes, right: Axes) -> Tensor:
+    """Stored weights on the right, as layers have them: ``w @ x`` under ``vmap`` has them on the left."""
+    turned = _matmul(b, y, x, right, left)
+    behind = len(right.free)
+    return b.transpose(turned, [*range(behind, turned.rank), *range(behind)])
 
 
 def _common(*dtypes: ir.DataType) -> ir.DataType:

@@ -250,3 +250,32 @@ def test_what_adds_an_axis_stays_outside(monkeypatch):
     assert found.count("MatMul") == 1
     assert "Gemm" not in found
     assert "Gemm" in operators(converted(lambda x: x[0] @ weights + row[0, 0, 0, :4]))
+
+
+def test_stored_weights_stand_on_the_right_of_products():
+    """As ``vmap`` writes the layers of Equinox they stand on the left, where neither pruning nor integers find them."""
+    draw = np.random.default_rng(4)
+    first, second = (draw.standard_normal(shape, np.float32) for shape in ((6, X.shape[-1]), (3, 6)))
+
+    def network(x):
+        return jax.vmap(lambda row: second @ jax.nn.relu(first @ row + 0.5) - 1)(x[0])
+
+    model = canonicalize(converted(network))
+    products = [node for node in model.graph if node.op_type in ("MatMul", "Gemm")]
+    assert [node.inputs[1].const_value.shape for node in products] == [first.T.shape, second.T.shape]
+    assert "Transpose" not in operators(model)
+    np.testing.assert_allclose(run(model), np.asarray(network(X)), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("spec", ["oij,bjc->oibc", "jo,jb->ob", "ij,j->i", "j,jb->b", "oj,bcj->obc", "obj,bj->ob"])
+def test_a_product_of_stored_weights_computes_the_same_from_the_left(spec):
+    sizes = {"o": 2, "i": 3, "j": 4, "b": 5, "c": 3}
+    left, right = spec.split("->")[0].split(",")
+    weights = np.random.default_rng(5).standard_normal([sizes[each] for each in left], np.float32)
+    given = [sizes[each] for each in right]
+
+    def product(x):
+        return jnp.einsum(spec, weights, x.reshape(-1)[: np.prod(given)].reshape(given))
+
+    model = canonicalize(converted(product))
+    np.testing.assert_allclose(run(model), np.asarray(product(X)), rtol=1e-5, atol=1e-5)
