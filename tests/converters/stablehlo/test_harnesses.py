@@ -8,15 +8,22 @@ pytest.importorskip("jax._src.internal_test_util.test_harnesses")
 
 from tests.converters.stablehlo.harnesses import harnesses, outcome
 
-KNOWN = ("of LAPACK, only", "@ApproxTopK", "complex numbers have no exact ONNX form")
+KNOWN = (
+    "of LAPACK, only",
+    "@ApproxTopK",
+    "complex numbers have no exact ONNX form",
+    "expected fixed sizes, the less from",
+)
 
 DEPARTS = {
     "fft_dims_shape_complex64_14_15_16_17_ffttype_0_fftlengths_15_16_17_",
     "cholesky_shape_float32_200_200_",
     "cholesky_shape_bfloat16_200_200_",
+    "approx_top_k_large_True_max_True_op_bfloat16_2048_",
 }
 """Beyond the tolerance, and known: 5 of 114,240 sums of 4,080 float32 numbers that nearly cancel; 1 and 2 of 40,000
-elements of the factors of ill-conditioned matrices, where XLA is itself 1.9e-4 and 1.5e-4 from the exact value."""
+elements of the factors of ill-conditioned matrices, where XLA is itself 1.9e-4 and 1.5e-4 from the exact value; two
+values of 8.0625 that tie in bfloat16, which XLA's own sort leaves in the other order."""
 
 
 def departures(chosen):
