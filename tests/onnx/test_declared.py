@@ -15,7 +15,8 @@ from convertkit.onnx.canonical import canonicalize
 
 CASES = {
     "argmax keeps its axis": (helper.make_node("ArgMax", ["x"], ["y"], axis=1), TensorProto.INT64, [None], ["n", 1]),
-    "a size": (helper.make_node("Concat", ["x", "x"], ["y"], axis=1), TensorProto.FLOAT, [None, 3], ["n", 6]),
+    "two axes": (helper.make_node("Concat", ["x", "x"], ["y"], axis=1), TensorProto.FLOAT, [None, 3, 1], ["n", 6]),
+    "no such attribute": (helper.make_node("Relu", ["x"], ["y"], alpha=2.0), TensorProto.FLOAT, ["n"], ["n"]),
     "a constant says": (helper.make_node("Reshape", ["x", "flat"], ["y"]), TensorProto.FLOAT, [None, 1], [None]),
     "fewer sizes are right": (helper.make_node("Relu", ["x"], ["y"]), TensorProto.FLOAT, ["n", 3], ["n", 3]),
 }
