@@ -24,6 +24,13 @@ Max Mean Min Mod Mul Neg NonZero Pad Pow RNN Reciprocal ReduceL1 ReduceL2 Reduce
 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSumSquare Relu Reshape Resize ScatterElements ScatterND
 Shape Sigmoid Sign Size Slice SpaceToDepth Sqrt Sub Sum Tanh Tile Transpose Where"""
 """Operators to which types and attributes alone were added since opset 11, as ONNX's converter does not always know."""
+_VALUES = {
+    "Pad": (19, "mode", ("wrap",)),
+    "Resize": (19, "coordinate_transformation_mode", ("half_pixel_symmetric",)),
+    "ScatterElements": (18, "reduction", ("max", "min")),
+    "ScatterND": (18, "reduction", ("max", "min")),
+}
+"""Since which opset attributes may say more than before.  Source: ONNX operators' changelog."""
 _ON_THE_WAY = 17
 """An opset at which a model is whole on its way to one before: the converter knows axes that became inputs later."""
 _DOMAIN = "convertkit.kept"
@@ -87,6 +94,7 @@ def _older(model: ir.Model, opset: int, refusal: _Refusal) -> bool:
             raise refusal(reason, node)
     same = _SAME.split()
     for node in _plain_nodes(model):
+        _refuse_later_values(node, opset, refusal)
         _forget_zeros(node)
         if (node.op_type in rules and node.op_type not in same) or (node.op_type in same and is_older(node, opset)):
             node.domain, node.version = _DOMAIN, None
@@ -96,6 +104,12 @@ def _older(model: ir.Model, opset: int, refusal: _Refusal) -> bool:
 
 def _plain_nodes(model: ir.Model) -> list[ir.Node]:
     return [node for node in model.graph.all_nodes() if not node.domain]
+
+
+def _refuse_later_values(node: ir.Node, opset: int, refusal: _Refusal) -> None:
+    since, name, values = _VALUES.get(node.op_type, (0, "", ()))
+    if opset < since and node.attributes.get_string(name, "") in values:
+        raise refusal(f"it has no {name}={node.attributes.get_string(name)}", node)
 
 
 def _cut_whole_shape(node: ir.Node) -> str:
