@@ -12,6 +12,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -267,6 +268,24 @@ def test_a_product_of_computed_integers_has_four_axes_and_computes_the_same(modu
     before, after = (ReferenceEvaluator(each).run(None, feed) for each in (model, ir.to_proto(written)))
     np.testing.assert_array_equal(before[0], after[0])
     assert module("forms").write_products(written) == 0
+
+
+@pytest.mark.parametrize(("ranks", "layouts"), [((2, 3), None), ((4,), ["nchw"]), ((2, 4, 1), ["nchw"] * 3)], ids=str)
+def test_the_simulator_is_told_a_layout_for_every_input_or_none(module, monkeypatch, ranks, layouts):
+    """It fails where it is told one for some alone."""
+    for name in ("rknn", "rknn.api"):
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace(RKNN=None))
+    told = []
+
+    def inference(inputs: list[np.ndarray], data_format: list[str] | None) -> list[np.ndarray]:
+        told.append(data_format)
+        return inputs
+
+    service = module("service").RknnService()
+    service._built, service._inputs = SimpleNamespace(inference=inference), [str(place) for place in range(len(ranks))]
+    given = {str(place): np.zeros([1] * rank, np.float32) for place, rank in enumerate(ranks)}
+    assert [value.ndim for value in service.run({}, given).arrays.values()] == list(ranks)
+    assert told == [layouts]
 
 
 def recurrent(layout: int) -> ir.Model:
