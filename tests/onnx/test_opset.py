@@ -12,6 +12,7 @@ import pytest
 from onnx import numpy_helper
 
 from convertkit.errors import Unsupported
+from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.opset import at_opset
 
 
@@ -150,6 +151,17 @@ def test_a_norm_of_groups_far_from_zero_is_exact() -> None:
     true = normal * stored["w"][:, None, None] + stored["b"][:, None, None]
     (found,) = run(ir.to_proto(at_opset(ir.from_proto(case.model), 17, "stay")), {"x": x})
     np.testing.assert_allclose(found, true, atol=2e-3)
+
+
+def test_a_canonical_model_of_an_older_opset_has_no_norm_of_channels() -> None:
+    """Opset 18 has a GroupNormalization, too: its scale and bias are those of groups, and the file would be invalid."""
+    stored = {"w": np.float32([1, 2, 3, 4]), "b": np.float32([5, 6, 7, 8])}
+    body = "y = GroupNormalization <num_groups = 2> (x, w, b)"
+    case = Case("group-norm", "float[3,4,2,2] x", "float[3,4,2,2] y", body, 26, stored)
+    older = ir.to_proto(canonicalize(ir.from_proto(case.model), 19))
+    assert "GroupNormalization" not in {node.op_type for node in older.graph.node}
+    feed = {"x": np.random.default_rng(6).standard_normal((3, 4, 2, 2)).astype(np.float32)}
+    np.testing.assert_allclose(run(case.model, feed)[0], run(older, feed)[0], rtol=1e-6, atol=1e-6)
 
 
 def run(model: onnx.ModelProto, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
