@@ -168,7 +168,7 @@ class _Checker:
 
     def _dims(self, value: onnx.ValueInfoProto) -> None:
         dims = [d.dim_value for d in value.type.tensor_type.shape.dim if d.HasField("dim_value")]
-        if any(d < 0 for d in dims) or math.prod(d for d in dims if d) > MAX_DIM:
+        if math.prod(d for d in dims if d > 0) > MAX_DIM:
             raise SourceError(f"{self._path}: input {value.name!r} declares absurd dimensions {dims}")
 
     def _tensor(self, tensor: onnx.TensorProto) -> None:

@@ -1,8 +1,8 @@
 """Departures from ONNX's letter that ONNX Runtime takes, and so real files have, put right.
 
 ONNX Runtime's optimiser writes some of its operators in ONNX's own domain; converters leave out the shape of an
-output that they do not know, write operators that ONNX's checker no longer takes, and take weights from the inputs
-of files whose version (IR 3) wants them there.
+output that they do not know or write -1 for it, write operators that ONNX's checker no longer takes, and take weights
+from the inputs of files whose version (IR 3) wants them there.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ def put_right(proto: onnx.ModelProto) -> None:
     A file whose weights are not inputs is of IR version 4 at least, whatever it says.
     """
     _name_shortly(proto)
+    _forget_negative_sizes(proto.graph)
     if {each.name for each in proto.graph.initializer} - {each.name for each in proto.graph.input}:
         proto.ir_version = max(proto.ir_version, _WEIGHTS_ALONE)
     opset = max((each.version for each in proto.opset_import if not each.domain), default=1)
@@ -48,6 +49,18 @@ def _name_shortly(proto: onnx.ModelProto) -> None:
     for node in (*nodes, *(each for holder in (proto, *proto.functions) for each in holder.opset_import)):
         if node.domain == _LONG:
             node.domain = ""
+
+
+def _forget_negative_sizes(graph: onnx.GraphProto) -> None:
+    """PaddlePaddle's converter writes -1 for a size that it does not know; ONNX Runtime, too, reads it as unknown."""
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.HasField("dim_value") and dim.dim_value < 0:
+                dim.ClearField("dim_value")
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                _forget_negative_sizes(inner)
 
 
 def in_letter(proto: onnx.ModelProto) -> onnx.ModelProto:

@@ -45,3 +45,15 @@ def test_such_a_file_is_delivered(tmp_path: Path, target: str) -> None:
     assert done.passed
     (output,) = done.report["interface"]["outputs"]
     assert len(output["shape"]) == 2
+
+
+@pytest.mark.parametrize("target", ["tflite", "onnxruntime"])
+def test_minus_one_is_a_size_that_is_not_known(tmp_path: Path, target: str) -> None:
+    """As PaddlePaddle's converter writes it, of inputs and of outputs."""
+    model = declared(helper.make_node("Relu", ["x"], ["y"]), TensorProto.FLOAT, [-1, 3])
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1
+    onnx.save(model, tmp_path / "m.onnx")
+    done = convertkit.export(tmp_path / "m.onnx", target=target, output=tmp_path / "out")
+    assert done.passed
+    (given,) = done.report["interface"]["inputs"]
+    assert isinstance(given["shape"][0], str)
