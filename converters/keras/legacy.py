@@ -121,11 +121,16 @@ def _model(entry: Config, rules: Rules) -> Config:
     layers = config["layers"]
     names = frozenset(str(layer.get("name")) for layer in layers)
     made = [_in_graph(layer, names, rules) for layer in layers]
-    ends = {key: config[key] for key in ("input_layers", "output_layers") if key in config}
+    ends = {key: _alone(config[key]) for key in ("input_layers", "output_layers") if key in config}
     if len(ends) < 2:
         raise SourceError(f"the configuration of {name} has no input_layers and output_layers")
     # keras.Model builds a functional model where its configuration lists layers.
     return _named("keras", "Model", {"name": config.get("name"), "layers": made, **ends})
+
+
+def _alone(tensors: Any) -> Any:
+    """One tensor of a list of one, as Keras 2 takes and gives it; Keras 3 hands the next layer a list."""
+    return tensors[0] if isinstance(tensors, list) and len(tensors) == 1 else tensors
 
 
 def _sequence(layers: list[Config], rules: Rules) -> list[Config]:

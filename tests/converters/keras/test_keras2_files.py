@@ -57,6 +57,19 @@ def test_recorded_operators_become_onnx(tmp_path: Path):
     np.testing.assert_allclose(got, np.concatenate([wide, 1 - wide], 1), atol=1e-5)
 
 
+def test_a_model_as_a_layer_gives_the_next_layer_its_tensor(tmp_path: Path):
+    """As fine-tuned models are written: a pretrained network, then a head; Keras 3 hands on a list of one tensor."""
+    whole = functional(x(5, 4, 3), layer("positive", "ReLU", [[["x", 0, 0, {}]]]), last="positive")
+    base = {**whole, "name": "m", "config": {**whole["config"], "name": "m"}}
+    head = layer("mean", "GlobalAveragePooling2D", [], data_format="channels_last", keepdims=False)
+    write(tmp_path / "tuned.h5", {"class_name": "Sequential", "config": {"layers": [x(5, 4, 3), base, head]}}, {})
+    done = export(tmp_path, "tuned.h5", "--target", "onnxruntime")
+    assert done.returncode == 0, done.stderr
+    feed = RNG.standard_normal((2, 5, 4, 3)).astype("f")
+    session = ort.InferenceSession(tmp_path / "out" / "model.onnx")
+    np.testing.assert_allclose(session.run(None, {"x": feed})[0], np.maximum(feed, 0).mean((1, 2)), atol=1e-6)
+
+
 def test_an_unknown_recorded_operator_is_named(tmp_path: Path):
     config = functional(x(4), recorded("bessel", "math.bessel_i0", [["x", 0, 0, {}]]), last="bessel")
     write(tmp_path / "unknown.h5", config, {})
