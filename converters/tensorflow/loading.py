@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from convertkit.artifact import Array
+from convertkit.converters.tensorflow.beginnings import example, numbers_behind, refuse_unfed
 from convertkit.converters.tensorflow.compat import with_constants
 from convertkit.errors import SourceError, Unsupported, UsageError
 
@@ -147,11 +148,14 @@ def load_graph_def(path: Path, input_names: Sequence[str], output_names: Sequenc
             )
             definition = graph.as_graph_def()
             ends |= {name: (name, *_tensor(graph, _instead_of(ends[name][2]))[1:]) for name in given}
+        ended = [_tensor(graph, name) for name in results]
+        computed = [tensor for _, tensor, _ in ended]
         for name, tensor, _ in ends.values():
-            _refuse_unknown_rank(name, tensor)
+            _refuse_unknown_rank(name, tensor, computed)
+        refuse_unfed({place for _, _, place in ends.values()}, computed)
         inputs = tuple(_end(*ends[name]) for name in names)
         session = tf.compat.v1.Session(graph=graph)
-        outputs = _outputs(inputs, [_tensor(graph, name) for name in results], session)
+        outputs = _outputs(inputs, ended, session)
     except _LOAD_ERRORS as error:
         raise SourceError(f"{path}: TensorFlow does not load this graph: {_sentence(error)}") from error
     if not outputs:
@@ -180,44 +184,21 @@ def _instead_of(place: str) -> str:
     return f"{place.replace(':', '_')}_of_known_rank"
 
 
-def _refuse_unknown_rank(name: str, tensor: Any) -> None:
+def _refuse_unknown_rank(name: str, tensor: Any, results: Sequence[Any]) -> None:
     """Raise ``UsageError`` for an input of unknown rank, or of text, with the flag that begins the model elsewhere."""
     if tensor.dtype == tf.string:
-        behind = _numbers_behind(tensor)
+        behind = numbers_behind(tensor, results)
         if behind is None:
             raise Unsupported(f"input {name!r} holds text, and so does everything behind it")
         raise UsageError(
-            f"input {name!r} holds text, not numbers\n  try   --input {_example(behind)}: the model begins at that node"
+            f"input {name!r} holds text, not numbers\n  try   --input {example(behind)}: the model begins at that node"
         )
     if tensor.shape.rank is None:
         raise UsageError(
             f"the rank of input {name!r} is unknown\n"
-            f"  try   --input {_example(tensor)}, with the shape that the model takes\n"
+            f"  try   --input {example(tensor)}, with the shape that the model takes\n"
             "  try   --input NODE:SHAPE with a node behind it: the model begins there"
         )
-
-
-def _numbers_behind(tensor: Any) -> Any:
-    """The first floating-point tensor that is computed from a text, None where there is none."""
-    pending, seen = [tensor], set()
-    while pending:
-        for op in pending.pop(0).consumers():
-            if op.name in seen:
-                continue
-            seen.add(op.name)
-            for each in op.outputs:
-                if each.dtype.is_floating:
-                    return each
-                pending.append(each)
-    return None
-
-
-def _example(tensor: Any) -> str:
-    """What ``--input`` takes for a tensor: its own shape, that of images where it has none; ``N`` is dynamic."""
-    sizes = ["N", 224, 224, 3] if tensor.shape.rank is None else tensor.shape.as_list()
-    named = [f"D{axis}" if axis else "N" for axis in range(len(sizes))]
-    shape = ",".join(str(letter if size is None else size) for size, letter in zip(sizes, named, strict=True))
-    return f"{tensor.name.removesuffix(':0')}:{shape}"
 
 
 def _tensor(graph: Any, name: str) -> tuple[str, Any, str]:

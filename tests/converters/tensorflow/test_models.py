@@ -287,6 +287,36 @@ def test_an_input_of_unknown_rank_is_given_its_shape(tmp_path: Path):
         assert made.passed
 
 
+SOUND = """
+import sys
+import tensorflow as tf
+v1 = tf.compat.v1
+with tf.Graph().as_default() as graph:
+    sound = tf.audio.decode_wav(v1.placeholder(tf.string, [], name="file"), 1, 800, name="samples")
+    power = tf.raw_ops.AudioSpectrogram(input=sound.audio, window_size=160, stride=80, magnitude_squared=True)
+    cepstrum = tf.raw_ops.Mfcc(spectrogram=power, sample_rate=sound.sample_rate, dct_coefficient_count=5, name="mfcc")
+    tf.reduce_max(cepstrum, [1, 2], name="scores")
+open(sys.argv[1], "wb").write(graph.as_graph_def().SerializeToString())
+"""
+
+
+def test_a_graph_begins_behind_everything_that_reads_its_file(tmp_path: Path):
+    """The samples alone are not enough: the cepstrum also reads the file's sample rate."""
+    needs("tf2onnx")
+    path = tmp_path / "sound.pb"
+    subprocess.run([sys.executable, "-c", SOUND, str(path)], check=True, capture_output=True)
+    way = "try   --input mfcc:1,9,5: the model begins at that node"
+    for given, says in (
+        ((), "input 'file' holds text, not numbers"),
+        ("samples:800,1", "node 'samples' also reads input 'file', for which --input gives nothing"),
+    ):
+        with pytest.raises(UsageError) as refused:
+            convertkit.export(path, input=given, output=tmp_path / "out")
+        assert says in str(refused.value)
+        assert way in str(refused.value)
+    assert convertkit.export(path, input="mfcc:1,9,5", output=tmp_path / "out").passed
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     "model",
