@@ -48,6 +48,7 @@ from convertkit.quantization.prepare.outside_tables import without_outside
 from convertkit.quantization.prepare.pixels import pixels_as_integers
 from convertkit.quantization.prepare.prepare import prepare
 from convertkit.quantization.prepare.resizing import convolve_before_enlarging
+from convertkit.quantization.prepare.whole_numbers import whole_numbers_as_tables
 from convertkit.quantization.report import describe
 from convertkit.quantization.search.choose_ranges import choose_methods
 from convertkit.quantization.search.descent import Descent
@@ -171,10 +172,11 @@ class Integers:
         if self._options.full_integer:
             pixels_as_integers(self._model)
             attention_in_parts(self._model, self._profile)
+            finite_masks(self._model, self._measured, self._state)
+            whole_numbers_as_tables(self._model, self._profile, self._measured, self._state)
             divisions_as_products(self._model, self._profile)
             norms_in_parts(self._model, self._profile)
             tables_as_values(self._model, self._profile)
-            finite_masks(self._model, self._measured, self._state)
         prepare(self._model)
         convolve_before_enlarging(self._model)
         norms_as_convolutions(self._model)

@@ -4,7 +4,7 @@ before:  y = Attention (q, k, v)
 after:   y = MatMul (Softmax (MatMul (Mul (q, scale), Transpose (k))), v)
 
 Heads that are packed are taken apart and packed again.  Several heads of queries on one of keys are rows of one matrix.
-Left alone is what masks places, by infinities or flags: that has no integers.
+Places in order, flags and infinities in a mask become a mask in front of the Softmax; see ``finite_masks``.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.onnx.edit import add_constant, array_of, inserted, is_float32, replaced
+from convertkit.artifact import Array
+from convertkit.onnx.edit import add_constant, inserted, is_float32, replaced
 from convertkit.profile import QuantProfile
 
 _PARTS = ("MatMul.dynamic", "Mul", "Softmax")
 _OPERANDS = _MASK = 3
-_LARGEST = 1e4
-"""Of what a stored mask may add: more stands for infinity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +51,11 @@ def attention_in_parts(model: ir.Model, profile: QuantProfile) -> None:
 
 
 def _sizes(node: ir.Node) -> _Sizes | None:
-    """Of float32 operands, without a mask or with one that is added; None for all others."""
+    """Of float32 operands that are all of them; None for all others."""
     operands = node.inputs[:_OPERANDS]
     windows = [node.attributes.get_int(f"{side}_window_size", -1) >= 0 for side in ("left", "right")]
     more = any(value is not None for value in node.inputs[_MASK + 1 :])
-    if more or node.attributes.get_int("is_causal", 0) != 0 or any(windows) or _is_read_inside(node):
+    if more or any(windows) or _is_read_inside(node):
         return None
     if any(value is None or value.shape is None or not is_float32(value) for value in operands):
         return None
@@ -80,13 +79,12 @@ def _mask_of(node: ir.Node) -> ir.Value | None:
 
 
 def _is_added(mask: ir.Value | None, sizes: _Sizes) -> bool:
-    """Whether a mask, if there is one, is of numbers that are added to every product."""
+    """Whether a mask, if there is one, is of a number to add to every product, or of a flag for it."""
     if mask is None:
         return True
-    if mask.shape is None or not is_float32(mask) or mask.shape[-1] != sizes.places or sizes.together > 1:
+    if mask.shape is None or mask.shape[-1] != sizes.places or sizes.together > 1:
         return False
-    stored = array_of(mask)
-    return stored is None or bool((np.abs(stored) <= _LARGEST).all())
+    return is_float32(mask) or mask.dtype == ir.DataType.BOOL
 
 
 def _is_read_inside(node: ir.Node) -> bool:
@@ -112,8 +110,12 @@ def _rewrite(graph: ir.Graph, node: ir.Node, sizes: _Sizes) -> None:
     scores = steps.op("MatMul", [queries, keys], (sizes.batch, sizes.shared, rows, sizes.places))
     if cap:
         scores = steps.times(steps.op("Tanh", [steps.times(scores, 1 / cap)], tuple(scores.shape or ())), cap)
+    if node.attributes.get_int("is_causal", 0):
+        order = np.tile(np.tri(sizes.rows, sizes.places, dtype=bool), (sizes.together, 1))
+        scores = steps.kept(scores, steps.stored("order", order))
     if (mask := _mask_of(node)) is not None:
-        scores = steps.op("Add", [scores, mask], tuple(scores.shape or ()))
+        added = is_float32(mask)
+        scores = steps.op("Add", [scores, mask], tuple(scores.shape or ())) if added else steps.kept(scores, mask)
     shares = steps.op("Softmax", [scores], tuple(scores.shape or ()), axis=-1)
     result = steps.op("MatMul", [shares, values], (sizes.batch, sizes.shared, rows, sizes.out))
     if sizes.together > 1:
@@ -137,7 +139,12 @@ class _Steps:
         return inserted(self._node, operator, inputs, self._like, attributes, ir.Shape(sizes)).outputs[0]
 
     def times(self, value: ir.Value, factor: float) -> ir.Value:
-        return self.op("Mul", [value, self._stored("factor", np.array(factor, np.float32))], tuple(value.shape or ()))
+        return self.op("Mul", [value, self.stored("factor", np.array(factor, np.float32))], tuple(value.shape or ()))
+
+    def kept(self, scores: ir.Value, flags: ir.Value) -> ir.Value:
+        """The scores where the flags are true, else -inf."""
+        nothing = self.stored("nothing", np.array(-np.inf, np.float32))
+        return self.op("Where", [flags, scores, nothing], tuple(scores.shape or ()))
 
     def turned(self, value: ir.Value, order: tuple[int, ...]) -> ir.Value:
         sizes = tuple(value.shape or ())
@@ -146,7 +153,7 @@ class _Steps:
 
     def reshaped(self, value: ir.Value, batch: int | ir.SymbolicDim, sizes: tuple[int, ...]) -> ir.Value:
         """The batch stays as it is."""
-        wanted = self._stored("sizes", np.array([0, *sizes], np.int64))
+        wanted = self.stored("sizes", np.array([0, *sizes], np.int64))
         return self.op("Reshape", [value, wanted], (batch, *sizes))
 
     def apart(
@@ -155,5 +162,5 @@ class _Steps:
         """Heads that are packed, in front of the places."""
         return self.turned(self.reshaped(value, batch, sizes), order)
 
-    def _stored(self, name: str, array: np.ndarray) -> ir.Value:
+    def stored(self, name: str, array: Array) -> ir.Value:
         return add_constant(self._graph, f"{self._like.name}_{name}", array)

@@ -59,6 +59,7 @@ def kinds(artifact) -> set[str]:
         (SPLIT, {"scale": 0.3, "softcap": 2.0}, None),
         (SPLIT, {}, [5, 6]),
         (SPLIT, {}, [2, 1, 5, 6]),
+        (SPLIT, {"softcap": 2.0}, [5, 6]),
         (GROUPED, {}, None),
         (PACKED, HEADS, None),
         (PACKED, {**HEADS, "scale": 0.3}, [2, 4, 5, 6]),
@@ -76,12 +77,32 @@ def test_parts_compute_the_same(tmp_path, target, shapes, attributes, mask) -> N
         np.testing.assert_allclose(other.run(feed)["y"], one.run(feed)["y"], rtol=1e-5, atol=1e-6)
 
 
-INFINITE = np.where(np.tri(5, 6, dtype=bool), 0, -np.inf).astype("f4")
+FLAGS = np.tri(5, 6, 1, dtype=bool)
+INFINITE = np.where(FLAGS, 0, -np.inf).astype("f4")
+
+
+@pytest.mark.parametrize(
+    ("shapes", "attributes", "stored"),
+    [
+        (SPLIT, {"is_causal": 1}, {}),
+        (GROUPED, {"is_causal": 1}, {}),
+        (PACKED, {**HEADS, "is_causal": 1}, {"mask": FLAGS}),
+        (SPLIT, {}, {"mask": INFINITE}),
+        (SPLIT, {}, {"mask": FLAGS}),
+        (SPLIT, {"softcap": 2.0}, {"mask": FLAGS}),
+    ],
+)
+def test_masks_are_choices_in_front_of_the_softmax(tmp_path, shapes, attributes, stored) -> None:
+    before, after = written(attention(shapes, attributes, stored), tmp_path)
+    assert "Attention" not in kinds(after)
+    rng = np.random.default_rng(0)
+    feed = {name: rng.normal(size=shape).astype("f4") for name, shape in shapes.items()}
+    with OnnxRunner(before) as one, OnnxRunner(after) as other:
+        np.testing.assert_allclose(other.run(feed)["y"], one.run(feed)["y"], rtol=1e-5, atol=1e-6)
+
+
 WHOLE = {
-    "places in order": (SPLIT, {"is_causal": 1}, {}, 1),
     "a window": (SPLIT, {"left_window_size": 2}, {}, 1),
-    "an infinite mask": (SPLIT, {}, {"mask": INFINITE}, 1),
-    "flags": (SPLIT, {}, {"mask": np.tri(5, 6, dtype=bool)}, 1),
     "a mask of fewer places": (SPLIT, {}, {"mask": np.zeros((5, 4), "f4")}, 1),
     "a mask of groups": (GROUPED, {}, {"mask": np.zeros((5, 6), "f4")}, 1),
     "keys that are kept": (SPLIT, {}, {}, 3),
@@ -101,17 +122,19 @@ def test_a_target_without_the_parts_keeps_it(tmp_path) -> None:
     assert "Attention" in kinds(after)
 
 
-def test_all_of_it_is_integers(tmp_path) -> None:
+@pytest.mark.parametrize("attributes", [HEADS, {**HEADS, "is_causal": 1}])
+def test_all_of_it_is_integers(tmp_path, attributes) -> None:
     rng = np.random.default_rng(0)
-    proto = attention(PACKED, HEADS, {})
+    proto = attention(PACKED, attributes, {})
     path = artifact_of(proto, tmp_path).path
     data = {name: rng.normal(size=(48, *shape[1:])).astype("f4") for name, shape in PACKED.items()}
     result = convertkit.export(path, "tflite", int8=True, full_integer=True, calib=data, output=tmp_path / "out")
     assert result.report["quality"]["snr_db"] > 25
 
 
-def test_a_mask_of_infinities_is_told_by_name(tmp_path) -> None:
-    path = artifact_of(attention(SPLIT, {"is_causal": 1}, {}), tmp_path).path
-    data = {name: np.random.default_rng(0).normal(size=(48, *shape[1:])).astype("f4") for name, shape in SPLIT.items()}
+def test_what_stays_whole_is_told_by_name(tmp_path) -> None:
+    shapes, attributes, stored, outputs = WHOLE["a mask of groups"]
+    path = artifact_of(attention(shapes, attributes, stored, outputs), tmp_path).path
+    data = {name: np.random.default_rng(0).normal(size=(48, *size[1:])).astype("f4") for name, size in shapes.items()}
     with pytest.raises(Unsupported, match="attention \\(Attention\\): tflite int8 has no integer kernel"):
         convertkit.export(path, "tflite", int8=True, full_integer=True, calib=data, output=tmp_path / "out")
