@@ -177,7 +177,7 @@ def _resize(graph: ir.Graph, know: Knowledge, node: ir.Node) -> bool:
     policy = node.attributes.get("keep_aspect_ratio_policy")
     if before is None or wanted is None or "axes" in node.attributes or len(wanted) != len(before):
         return False
-    if array_of(node.inputs[3]) is not None or node.inputs[1] is not None:
+    if array_of(node.inputs[3]) is not None or not _is_left_out(node.inputs[1]):
         return False
     changing = [axis for axis, size in enumerate(wanted) if size != before[axis]]
     changing = changing or [axis for axis, size in enumerate(wanted) if size.number is not None]
@@ -196,6 +196,11 @@ def _resize(graph: ir.Graph, know: Knowledge, node: ir.Node) -> bool:
     graph.insert_before(node, chosen)
     node.replace_input_with(3, chosen.outputs[0])
     return True
+
+
+def _is_left_out(value: ir.Value | None) -> bool:
+    """Whether an optional input is not there, or is empty, as tf2onnx writes the region that it does not have."""
+    return value is None or (value.shape is not None and 0 in value.shape.dims)
 
 
 def _zero_states(graph: ir.Graph, know: Knowledge, node: ir.Node) -> bool:

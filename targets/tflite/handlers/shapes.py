@@ -9,7 +9,7 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import as_accepted, constant_ints
-from convertkit.targets.tflite.handlers.equal_parts import equal_parts
+from convertkit.targets.tflite.handlers.parts import computed_parts, equal_parts
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 
 shapes = Registry()
@@ -124,16 +124,16 @@ def split(
 ) -> tuple[Tensor, ...]:
     """Parts of given sizes, or equal ones, of which the last may be smaller."""
     axis %= x.rank
+    count, total = num_outputs or len(b.results), x.shape[axis]
+    if (sizes is None and total == DYNAMIC) or (sizes is not None and sizes.constant is None):
+        if x.rank > _MAX_SLICED_RANK:
+            raise Unsupported("a split into parts whose size is only known at run time, of more than five axes")
+        (wide,) = as_accepted(b, "SLICE", x)
+        pieces = equal_parts(b, wide, axis, count) if sizes is None else computed_parts(b, wide, axis, sizes, count)
+        return tuple(b.cast(piece, x.dtype) if wide is not x else piece for piece in pieces)
     if sizes is not None:
         parts = constant_ints(sizes, "the sizes of the parts")
     else:
-        count, total = num_outputs or len(b.results), x.shape[axis]
-        if total == DYNAMIC:
-            if x.rank > _MAX_SLICED_RANK:
-                raise Unsupported("a split of an axis whose size is only known at run time, of more than five axes")
-            (wide,) = as_accepted(b, "SLICE", x)
-            pieces = equal_parts(b, wide, axis, count)
-            return tuple(b.cast(piece, x.dtype) if wide is not x else piece for piece in pieces)
         part = -(-total // count)
         parts = tuple(max(min(part, total - part * place), 0) for place in range(count))
     (wide,) = as_accepted(b, "SPLIT_V", x)

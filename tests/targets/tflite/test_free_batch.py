@@ -290,6 +290,15 @@ def test_images_resized_to_the_size_of_another(how: str, code: str) -> None:
     case.agree(*({"x": numbers(2, 2, *old), "other": numbers(2, 1, *new)} for old, new in IMAGE_SIZES))
 
 
+def test_images_resized_to_a_computed_size_with_an_empty_region() -> None:
+    """As tf2onnx writes ``tf.image.resize(x, 2 * tf.shape(x)[1:3])``."""
+    case = compiled("""<ir_version: 8, opset_import: ["" : 18]>
+        g (float[1,2,h,w] x) => (float[1,2,a,b] y) <float[0] none = {}, int64[2] two = {2, 2}> {
+        own = Shape<start=0, end=2>(x)  hw = Shape<start=2>(x)  twice = Mul(hw, two)
+        to = Concat<axis=0>(own, twice)  y = Resize<mode="linear">(x, none, none, to) }""")
+    case.agree(*({"x": numbers(1, 2, *sizes)} for sizes, _ in IMAGE_SIZES))
+
+
 @pytest.mark.parametrize(
     "how",
     [

@@ -58,6 +58,24 @@ def test_equal_parts_of_every_size(kind: str):
     case.agree(*({"x": (10 * numbers(2, n)).astype(dtype)} for n in (6, 3, 8, 12)))
 
 
+@pytest.mark.parametrize("kind", ["float", "int64", "uint8", "bool"])
+def test_parts_of_computed_sizes(kind: str):
+    """As a mixture of experts splits its rows by how many each expert has; a part may be empty."""
+    case = compiled(f"""{HEAD} ({kind}[n,3] x, int64[3] sizes) => ({kind}[a,3] y, {kind}[b,3] z, {kind}[c,3] w) {{
+        y, z, w = Split<axis=0>(x, sizes) }}""")
+    dtype = {"float": np.float32}.get(kind) or np.dtype(kind)
+    case.agree(*(
+        {"x": (10 * numbers(sum(sizes), 3)).astype(dtype), "sizes": np.array(sizes)}
+        for sizes in ((1, 2, 3), (4, 0, 1), (0, 0, 2))
+    ))  # fmt: skip
+
+
+def test_parts_of_computed_sizes_of_more_axes_than_the_kernel_has():
+    with pytest.raises(Unsupported, match="parts whose size is only known at run time, of more than five axes"):
+        compiled(HEAD + """(float[4,1,2,1,2,1] x, int64[2] sizes) => (float[a,1,2,1,2,1] y, float[b,1,2,1,2,1] z) {
+            y, z = Split<axis=0>(x, sizes) }""")
+
+
 @pytest.mark.parametrize("upper", [0, 1])
 @pytest.mark.parametrize("kind", ["float", "bool"])
 def test_triangles_of_every_size(upper: int, kind: str):
