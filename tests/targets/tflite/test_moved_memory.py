@@ -23,7 +23,7 @@ STORED = {
     "w": RNG.normal(size=(6, 5)).astype(np.float32), "c": RNG.normal(size=5).astype(np.float32),
     "v": RNG.normal(size=(10, 3)).astype(np.float32), "k": RNG.normal(size=(5, 1, 2, 3)).astype(np.float32),
     "image": np.array([-1, 1, 2, 3]), "rows": np.array([-1, 5]), "flat": np.array([-1]), "first": np.array([0]),
-    "zero": np.array(0), "step": np.array(5), "last": np.array([1]), "width": np.array([5]),
+    "zero": np.array(0), "zero1": np.array([0]), "step": np.array(5), "last": np.array([1]), "width": np.array([5]),
     "backwards": np.array([4, 3, 2, 1, 0]), "step1": np.array(1), "go": np.array(True), "many": np.array(40),
     "nought": np.array(0, np.float32), "v5": RNG.normal(size=(5, 3)).astype(np.float32),
     "square": RNG.normal(size=(5, 5)).astype(np.float32),
@@ -99,6 +99,16 @@ def test_every_call_of_many_interpreters_is_right(begin, rest, rows, tmp_path):
 @pytest.mark.parametrize("rest", [GROWS, CHOOSES])
 def test_sizes_that_a_body_decides_are_known_late(rest, tmp_path):
     assert written(tmp_path, "dense", rest)[0] == "MUL"
+
+
+def test_what_is_reshaped_last_is_read_behind_a_factor(tmp_path):
+    """XNNPACK, whose part ends with the reshape, would go on writing to where its result was."""
+    codes = written(tmp_path, "dense", RANGE)
+    values = codes.index("RESHAPE", codes.index("BROADCAST_TO") + 1)
+    sizes_known = "\n d = Reshape(b, flat)\n e = Gather(d, backwards)\n f = Unsqueeze(e, zero1)\n y = MatMul(f, v5) }"
+    plain = written(tmp_path, "dense", sizes_known)
+    assert codes[values + 1] == "MUL"
+    assert "MUL" not in plain
 
 
 def test_a_loop_that_keeps_all_sizes_has_no_factors(tmp_path):

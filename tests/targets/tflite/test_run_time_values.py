@@ -72,8 +72,11 @@ def test_parts_of_computed_sizes(kind: str):
 
 def test_parts_of_computed_sizes_of_more_axes_than_the_kernel_has():
     with pytest.raises(Unsupported, match="parts whose size is only known at run time, of more than five axes"):
-        compiled(HEAD + """(float[4,1,2,1,2,1] x, int64[2] sizes) => (float[a,1,2,1,2,1] y, float[b,1,2,1,2,1] z) {
-            y, z = Split<axis=0>(x, sizes) }""")
+        compiled(
+            HEAD
+            + """(float[4,1,2,1,2,1] x, int64[2] sizes) => (float[a,1,2,1,2,1] y, float[b,1,2,1,2,1] z) {
+            y, z = Split<axis=0>(x, sizes) }"""
+        )
 
 
 @pytest.mark.parametrize("upper", [0, 1])
