@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from outside import floats
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 REFUSALS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError, torch.jit.Error)
 """What torch.export raises for a model that it does not take, or not with a dynamic batch."""
@@ -116,12 +117,27 @@ def saved(made: Made, arrays: Sequence[np.ndarray], path: Path) -> tuple[Callabl
     return traced, False
 
 
+class LowerFirst(TorchDispatchMode):
+    """Of equal elements TopK takes the one with the lower index, as ONNX has it; PyTorch promises no order.
+
+    An embedding of padding is zero, so all experts of a mixture score the same there.
+    """
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is not torch.ops.aten.topk.default:
+            return func(*args, **(kwargs or {}))
+        x, count, axis, largest = (*args, *(-1, True)[len(args) - 2 :])[:4]
+        found = torch.sort(x, dim=axis, descending=largest, stable=True)
+        return tuple(each.narrow(axis, 0, count) for each in found)
+
+
 def answers(model: Callable[..., Any], made: Made, arrays: Sequence[np.ndarray], kind: torch.dtype) -> list[np.ndarray]:
     """The model's outputs; constants that it makes are of the same precision."""
     args, named = called(made, arrays, kind)
     torch.set_default_dtype(kind)
     try:
-        found = model(*args, **named)
+        with LowerFirst():
+            found = model(*args, **named)
     finally:
         torch.set_default_dtype(torch.float32)
     return [each.numpy(force=True) for each in torch.utils._pytree.tree_leaves(found) if isinstance(each, Tensor)]
