@@ -18,6 +18,7 @@ from convertkit.onnx.recognise.gelu import can_have_gelu, recognise_gelu, with_g
 from convertkit.onnx.recognise.levels import recognise_level
 from convertkit.onnx.recognise.norm import recognise_layer_norm
 from convertkit.onnx.recognise.pooling import recognise_average_pool
+from convertkit.onnx.recognise.rows import recognise_rows
 from convertkit.onnx.recognise.variance import recognise_variance
 
 Recogniser = Callable[[ir.Node], None]
@@ -29,6 +30,7 @@ _RECOGNISERS: tuple[Recogniser, ...] = (
     recognise_norm_of_equals,  # also of such a layer normalisation
     recognise_average_pool,
     recognise_level,
+    recognise_rows,
 )
 
 
