@@ -6,7 +6,7 @@ Imports TensorFlow, therefore only ever imported in a worker process.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,15 +74,20 @@ class TensorFlowService:
         job = self._job(params, arrays)
         self._translated = None
         self._refuse_changing(job.feeds[0], job.expected[0])
-        refusals = []
+        refusals: list[tuple[routes.Route, ConvertKitError]] = []
         for route in routes.ROUTES:
             try:
                 route.convert(job)
             except ConvertKitError as error:
-                refusals.append((route.name, error))
+                refusals.append((route, error))
                 continue
-            return Reply({"route": route.name, "refused": [f"{name}: {error}" for name, error in refusals]})
-        raise _combined(refusals, job)
+            return Reply({"route": route.name, "refused": _told(refusals), "near": ""})
+        if (route := routes.nearest(refusals)) is None:
+            raise _combined(refusals, job)
+        route.convert(job, compared=False)
+        others = [each for each in refusals if each[0] is not route]
+        near = next(str(error).splitlines()[0] for each, error in refusals if each is route)
+        return Reply({"route": route.name, "refused": _told(others), "near": near})
 
     def _job(self, params: dict[str, Any], arrays: dict[str, Array]) -> routes.Job:
         """What a route is given, with what the model itself gives for the feeds."""
@@ -130,9 +135,13 @@ def sentence(error: Exception) -> str:
     return lines[0][:300] if lines else type(error).__name__
 
 
-def _combined(refusals: list[tuple[str, ConvertKitError]], job: routes.Job) -> ConvertKitError:
+def _told(refusals: Sequence[tuple[routes.Route, ConvertKitError]]) -> list[str]:
+    return [f"{route.name}: {error}" for route, error in refusals]
+
+
+def _combined(refusals: Sequence[tuple[routes.Route, ConvertKitError]], job: routes.Job) -> ConvertKitError:
     """All routes' reasons as one refusal, with the flags that open the route of fixed sizes."""
-    told = "; ".join(f"{name}: {str(error).splitlines()[0]}" for name, error in refusals)
+    told = "; ".join(f"{route.name}: {str(error).splitlines()[0]}" for route, error in refusals)
     sizes = dict.fromkeys(size for shape in job.shapes.values() for size in shape if isinstance(size, str))
     flags = " ".join(f"--static {name}={1 if name == 'batch' else 'SIZE'}" for name in sizes)
     ways = (f"{flags}: StableHLO's route reads fixed sizes",) if flags and job.loaded.path else ()

@@ -160,7 +160,7 @@ class TensorFlowSource:
 
 
 class TensorFlowStage:
-    """TensorFlow → canonical ONNX by the first of two routes whose result computes the same."""
+    """TensorFlow → canonical ONNX by the first of two routes whose result computes the same, or by the nearest."""
 
     name = "tensorflow-to-onnx"
     version = "1"
@@ -187,6 +187,8 @@ class TensorFlowStage:
         reply = self._worker.call("convert", {**asked, "to": str(path), "made_by": made_by}, feeds).value
         self._route = reply["route"]
         self._notes += [f"route {self._route}; not taken: {reason}" for reason in reply["refused"]]
+        if reply["near"]:
+            self._notes.append(f"route {self._route}: {reply['near']}, on which the model's float64 twin decides")
         model = load_model(path)
         self.tolerance = tolerance_of(model)
         inputs, outputs = interface(model)

@@ -105,6 +105,29 @@ for name, (shape, way) in ways.items():
 """
 
 
+CANCELLED = """
+import sys
+import tensorflow as tf
+class Model(tf.Module):
+    @tf.function(input_signature=[tf.TensorSpec([None, 500], tf.float32)])
+    def __call__(self, x):
+        kernel = tf.reshape(tf.sin(tf.range(3000.0) * 1.7), [500, 6])
+        power = tf.square(tf.matmul(x + 1e3, kernel) - tf.matmul(x + 999.0, kernel))
+        return {"y": tf.math.log(power + 1e-7)}
+model = Model()
+tf.saved_model.save(model, sys.argv[1], signatures=model.__call__.get_concrete_function())
+"""
+
+
+def test_a_model_that_amplifies_roundings_is_judged_by_its_float64_twin(tmp_path: Path):
+    """No route gives the numbers of TensorFlow, whose own are as far from what the model computes."""
+    needs("tf2onnx")
+    subprocess.run([sys.executable, "-c", CANCELLED, str(tmp_path / "saved")], check=True, capture_output=True)
+    made = convertkit.export(tmp_path / "saved", output=tmp_path / "out")
+    assert made.passed
+    assert any("on which the model's float64 twin decides" in note for note in made.notes)
+
+
 def test_functions_that_tf2onnx_takes_for_others(tmp_path: Path):
     """Other numbers fix the batch, lists of tensors are refused, ranges are as in TensorFlow, prints go."""
     needs("tf2onnx")
