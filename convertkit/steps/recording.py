@@ -10,6 +10,7 @@ from convertkit.artifact import Artifact, TensorSpec
 from convertkit.errors import ConvertKitError, SourceError, ToolError, WorkerError
 from convertkit.onnx.index_bounds import held_inputs, with_index_bounds
 from convertkit.onnx.input_domains import with_domains
+from convertkit.onnx.overhang import refuse_overhang
 from convertkit.parity.between import with_between
 from convertkit.parity.blanks import without_blanks
 from convertkit.parity.far_integers import with_far_integers
@@ -74,7 +75,9 @@ class Recorder:
 
     def _generated(self, attempt: int, sizes: Mapping[str, Sequence[int]]) -> Recording:
         """On inputs for which the model is defined, where it says NaN of others, as a logarithm does."""
-        recording = self._recorded(self._inputs_of(attempt, sizes))
+        inputs = self._inputs_of(attempt, sizes)
+        refuse_overhang(self._artifact, inputs.usual)
+        recording = self._recorded(inputs)
         if all(is_finite(outputs) for outputs in recording.outputs[: recording.usual]):
             return recording
         within = with_domains(self._artifact, self._drawn)

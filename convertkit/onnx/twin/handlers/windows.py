@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from convertkit.artifact import Array
+from convertkit.errors import Unsupported
 from convertkit.onnx.twin.call import Call
 
 
@@ -63,6 +64,8 @@ def _axis(mode: str, rounds_up: bool, size: int, window: tuple[int, int, int, in
     if mode == "VALID":
         before = after = 0
     room = size + before + after - extent
+    if room < 0 and not rounds_up:
+        raise Unsupported(f"a window of {extent} over {room + extent} elements has no result")
     count = (-(-room // stride) if rounds_up else room // stride) + 1
     if rounds_up and (count - 1) * stride >= size + before:
         count -= 1
