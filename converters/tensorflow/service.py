@@ -82,12 +82,12 @@ class TensorFlowService:
                 refusals.append((route, error))
                 continue
             return Reply({"route": route.name, "refused": _told(refusals), "near": ""})
-        if (route := routes.nearest(refusals)) is None:
+        if (nearest := routes.nearest(refusals)) is None:
             raise _combined(refusals, job)
-        route.convert(job, compared=False)
-        others = [each for each in refusals if each[0] is not route]
-        near = next(str(error).splitlines()[0] for each, error in refusals if each is route)
-        return Reply({"route": route.name, "refused": _told(others), "near": near})
+        nearest.convert(job, compared=False)
+        others = [each for each in refusals if each[0] is not nearest]
+        near = next(str(error).splitlines()[0] for each, error in refusals if each is nearest)
+        return Reply({"route": nearest.name, "refused": _told(others), "near": near})
 
     def _job(self, params: dict[str, Any], arrays: dict[str, Array]) -> routes.Job:
         """What a route is given, with what the model itself gives for the feeds."""
