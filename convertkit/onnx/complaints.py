@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from convertkit.errors import Unsupported
+
 _CODE = re.compile(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ")
 _NODE = re.compile(r"^Non-zero status code returned while running (\w+) node\. Name:'([^']*)' Status Message: ")
 _BEGINNING = re.compile(r"^Exception during initialization: ")
@@ -20,7 +22,21 @@ MIXED_TYPES = re.compile(
     r"\((\S+) and (\S+) in node \((.*?)\)"
 )
 """What no valid model has: inputs of two types, of which ONNX says that they are of one."""
+UNREGISTERED = re.compile(r"([\w.]+):(\w+)\(-?\d+\) is not a registered function/op")
+"""An operator of a domain that ONNX Runtime has from a library alone."""
+_OWN_DOMAINS = frozenset({"ai.onnx", "ai.onnx.ml", "com.microsoft"})
 _LONGEST = 400
+
+
+def of_a_library(error: Exception) -> Unsupported | None:
+    """The refusal of a model with operators that a library adds to ONNX Runtime; None for another error."""
+    found = UNREGISTERED.search(str(error))
+    if found is None or found[1] in _OWN_DOMAINS:
+        return None
+    return Unsupported(
+        f"{found[2]} is an operator of {found[1]}, which ONNX Runtime has from a library alone",
+        ways_out=("onnx.utils.extract_model, which cuts the model out between inner values: the app does the rest",),
+    )
 
 
 def complaint(error: Exception) -> str:

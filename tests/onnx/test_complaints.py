@@ -1,5 +1,7 @@
 """ONNX Runtime's own messages of small models that fail: the node and the reason stay, its places in C++ go."""
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -7,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import convertkit
-from convertkit.errors import ConvertKitError
+from convertkit.errors import ConvertKitError, Unsupported
 from convertkit.onnx.complaints import complaint
 from convertkit.onnx.onnxruntime_compat import ERRORS
 
@@ -71,3 +73,16 @@ def test_a_file_of_mixed_types(tmp_path):
 @pytest.mark.parametrize(("error", "wanted"), [(RuntimeError(), "RuntimeError"), (RuntimeError("x" * 999), "x" * 400)])
 def test_other_messages_stay(error, wanted):
     assert complaint(error) == wanted
+
+
+def test_operators_of_a_library_are_named(tmp_path: Path) -> None:
+    """As ONNX Runtime's extensions put the decoding of a picture in front of a model."""
+    node = helper.make_node("DecodeImage", ["x"], ["y"], name="d", domain="com.microsoft.extensions")
+    ends = [helper.make_tensor_value_info(name, TensorProto.UINT8, ["n"]) for name in "xy"]
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft.extensions", 1)]
+    model = helper.make_model(helper.make_graph([node], "g", ends[:1], ends[1:]), opset_imports=opsets, ir_version=8)
+    onnx.save(model, tmp_path / "m.onnx")
+    with pytest.raises(Unsupported) as refused:
+        convertkit.export(tmp_path / "m.onnx", output=tmp_path / "out")
+    said = "DecodeImage is an operator of com.microsoft.extensions, which ONNX Runtime has from a library alone"
+    assert str(refused.value).startswith(f"{said}\n  try   onnx.utils.extract_model")
