@@ -33,6 +33,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from outside_selections import may_select
 from page_rows import latest, merged, section
 
 from convertkit.onnx.onnxruntime_compat import ERRORS
@@ -127,11 +128,19 @@ def _in_order(ends: list[Any], names: list[str] | None) -> list[Any]:
     return sorted(ends, key=lambda each: names.index(each["name"]))
 
 
-def differs(got: Sequence[np.ndarray], single: Sequence[np.ndarray], double: Sequence[np.ndarray] | None) -> str:
-    """What is wrong with the outputs for one input; empty where nothing is."""
+def differs(
+    got: Sequence[np.ndarray],
+    single: Sequence[np.ndarray],
+    double: Sequence[np.ndarray] | None,
+    moved: Sequence[np.ndarray] | None = None,
+) -> str:
+    """What is wrong with the outputs for one input; empty where nothing is.
+
+    ``moved`` is what the source gives for inputs that are one rounding away: sums that cancel out are no better known.
+    """
     if len(got) != len(single):
         return f"{len(got)} outputs, the source has {len(single)}"
-    for have, want, true in zip(got, single, double or single, strict=True):
+    for have, want, true, near in zip(got, single, double or single, moved or single, strict=True):
         if have.shape != want.shape:
             return f"shape {list(have.shape)}, the source's {list(want.shape)}"
         if want.dtype.kind not in "fV":
@@ -144,6 +153,7 @@ def differs(got: Sequence[np.ndarray], single: Sequence[np.ndarray], double: Seq
             return "not finite where the source is"
         error = np.abs(have[finite].astype(np.float64) - truth[finite]).max(initial=0.0)
         own = np.abs(want[finite].astype(np.float64) - truth[finite]).max(initial=0.0)
+        own = max(own, np.abs(near[finite].astype(np.float64) - want[finite]).max(initial=0.0))
         scale = np.abs(truth[finite].astype(np.float64)).max(initial=0.0)
         if error > NEAR * scale + OWN * own + 1e-30:
             return f"{error:.2g} off, the source {own:.2g}, largest {scale:.2g}"
@@ -175,8 +185,10 @@ def judged(
         except (*ERRORS, ValueError, TypeError, LookupError) as error:
             wrong.append(f"{name}: {type(error).__name__}: {str(error)[:120]}")
             continue
-        if least_db is None:
-            said = differs(got, row["outs"], row["double"])
+        if (given := row.get("candidates")) is not None:
+            said = "" if may_select(got[0], given) else "boxes that are not the best of those left"
+        elif least_db is None:
+            said = differs(got, row["outs"], row["double"], row.get("moved"))
         else:
             said = too_noisy(got, row["outs"], least_db if name == "noise" else -np.inf)
         if said:
