@@ -79,6 +79,7 @@ _INT8: Mapping[str, OpRule] = {
     "Gather": _MOVES,
     "Expand": _MOVES,
     "Tile": _MOVES,
+    "Where": OpRule(data=(1, 2), same_scale=True),
     "Resize": _MOVES,
     "DepthToSpace": _MOVES,
     "SpaceToDepth": _MOVES,

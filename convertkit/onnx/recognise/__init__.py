@@ -20,6 +20,7 @@ from convertkit.onnx.recognise.norm import recognise_layer_norm
 from convertkit.onnx.recognise.pooling import recognise_average_pool
 from convertkit.onnx.recognise.rows import recognise_rows
 from convertkit.onnx.recognise.variance import recognise_variance
+from convertkit.onnx.recognise.whole_order import recognise_all_in_order, recognise_turned
 
 Recogniser = Callable[[ir.Node], None]
 _RECOGNISERS: tuple[Recogniser, ...] = (
@@ -31,6 +32,8 @@ _RECOGNISERS: tuple[Recogniser, ...] = (
     recognise_average_pool,
     recognise_level,
     recognise_rows,
+    recognise_all_in_order,
+    recognise_turned,
 )
 
 

@@ -76,3 +76,15 @@ def test_a_function_of_any_value(kind, tmp_path):
 @pytest.mark.parametrize("kind", ["Log", "Reciprocal", "Sqrt"])
 def test_a_function_of_positive_values(kind, tmp_path):
     assert float(delivered([helper.make_node(kind, ["x"], ["y"])], tmp_path, positive=True)["snr_db"]) > 30
+
+
+def test_a_choice_by_flags(tmp_path):
+    """As the mask of padding in front of a Softmax is."""
+    flags = numpy_helper.from_array(np.arange(7) % 3 > 0, "flags")
+    mark = numpy_helper.from_array(np.float32(-np.inf), "mark")
+    nodes = [
+        helper.make_node("Mul", ["x", "x"], ["scores"], "scores"),
+        helper.make_node("Where", ["flags", "scores", "mark"], ["kept"], "mask"),
+        helper.make_node("Softmax", ["kept"], ["y"], "softmax", axis=-1),
+    ]
+    assert float(delivered(nodes, tmp_path, [flags, mark])["snr_db"]) > 30
