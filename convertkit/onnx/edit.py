@@ -146,6 +146,18 @@ def sizes(value: ir.Value | None) -> tuple[int | None, ...] | None:
     return tuple(size if isinstance(size, int) else None for size in value.shape)
 
 
+def is_same_size(one: int | ir.SymbolicDim, other: int | ir.SymbolicDim) -> bool:
+    """Whether two sizes are known to be equal: numbers, or names; two that have no name need not be."""
+    return one == other and (isinstance(one, int) or one.value is not None)
+
+
+def is_same_shape(one: ir.Shape | None, other: ir.Shape | None) -> bool:
+    """Whether two shapes are known to be equal."""
+    if one is None or other is None or len(one) != len(other):
+        return False
+    return all(is_same_size(a, b) for a, b in zip(one, other, strict=True))
+
+
 def axes_of(node: ir.Node, rank: int) -> tuple[int, ...] | None:
     """The axes of a reduction, none of them negative; None where they are not constant."""
     axes = array_of(node.inputs[1]) if len(node.inputs) > 1 else None

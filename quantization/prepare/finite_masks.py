@@ -14,7 +14,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from convertkit.artifact import Array
-from convertkit.onnx.edit import add_constant, array_of, dropped, inserted, replaced
+from convertkit.onnx.edit import add_constant, array_of, dropped, inserted, is_same_shape, replaced
 from convertkit.quantization.calibrate.histogram import Statistics
 from convertkit.quantization.calibrate.observe import observe
 from convertkit.quantization.prepare.mask_flags import FAR, Masked, Masks
@@ -123,7 +123,7 @@ def _tests_of_infinity(graph: ir.Graph, masks: Masks) -> None:
             stored, found = array_of(number), masks.apart(mask)
             if stored is None or stored.size != 1 or stored.reshape(-1)[0] != -np.inf or found is None:
                 continue
-            if found.rest is None and found.mark == -np.inf and found.flags.shape == node.outputs[0].shape:
+            if found.rest is None and found.mark == -np.inf and is_same_shape(found.flags.shape, node.outputs[0].shape):
                 replaced(node, "Not", [found.flags])
                 break
 

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.onnx.edit import add_constant, array_of, inserted
+from convertkit.onnx.edit import add_constant, array_of, inserted, is_same_shape
 
 MARK: Final = -50.0
 """What is added to a score that does not count is at most this: exp(-50) is nothing beside any other weight."""
@@ -124,7 +124,7 @@ def flags_equal(value: ir.Value, number: float) -> ir.Value | None:
         return flags_equal(source, -number)
     if node.op_type in _MOVES:
         flags = flags_equal(source, number)
-        return None if flags is None or flags.shape != source.shape else _again(node, flags)
+        return None if flags is None or not is_same_shape(flags.shape, source.shape) else _again(node, flags)
     return _sum_equals(node, number) if node.op_type in ("Add", "Sub") else None
 
 
@@ -146,9 +146,9 @@ def _sum_equals(node: ir.Node, number: float) -> ir.Value | None:
         return None
     subtracts = node.op_type == "Sub"
     left, right = _scalar(first), _scalar(second)
-    if right is not None and first.shape == node.outputs[0].shape:
+    if right is not None and is_same_shape(first.shape, node.outputs[0].shape):
         return flags_equal(first, number + right if subtracts else number - right)
-    if left is not None and second.shape == node.outputs[0].shape:
+    if left is not None and is_same_shape(second.shape, node.outputs[0].shape):
         return flags_equal(second, left - number if subtracts else number - left)
     return None
 
@@ -214,9 +214,9 @@ def _joined(operands: tuple[ir.Value, ...]) -> ir.Shape | None:
 
 def _of_shape(node: ir.Node, masked: Masked, value: ir.Value) -> ir.Value | None:
     """The flags for each element of ``value``, in front of ``node``, which moves it; None where that is not known."""
-    if masked.flags.shape == value.shape:
+    if is_same_shape(masked.flags.shape, value.shape):
         return masked.flags
-    if masked.rest is None or masked.rest.shape != value.shape or value.shape is None:
+    if masked.rest is None or value.shape is None or not is_same_shape(masked.rest.shape, value.shape):
         return None
     size = inserted(node, "Shape", [masked.rest], value, shape=ir.Shape([len(value.shape)])).outputs[0]
     size.type = ir.TensorType(ir.DataType.INT64)

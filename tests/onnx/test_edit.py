@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from convertkit.onnx.edit import add_constant, bypass, drop_unused, dropped, only_reader, only_user
+from convertkit.onnx.edit import add_constant, bypass, drop_unused, dropped, is_same_shape, only_reader, only_user
 
 TEXT = """<ir_version: 10, opset_import: ["" : 18]> g (float[2] x) => (float[2] y, float[2] z) {
     y = Relu (x)
@@ -70,3 +70,11 @@ def test_what_nothing_reads_goes(graph: ir.Graph) -> None:
     node(graph, "b").replace_input_with(1, kept)
     drop_unused(graph)
     assert list(graph.initializers) == ["kept"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [([2, "N"], [2, "N"], True), ([2, "N"], [2, "M"], False), ([None], [None], False), ([1], [1, 1], False)],
+)
+def test_sizes_without_a_name_need_not_be_the_same(one, other, same: bool) -> None:
+    assert is_same_shape(ir.Shape(one), ir.Shape(other)) is same

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.onnx.edit import array_of, initializer, producer, replaced, sizes
+from convertkit.onnx.edit import array_of, initializer, is_same_size, producer, replaced, sizes
 
 
 def recognise_all_in_order(node: ir.Node) -> None:
@@ -29,7 +29,7 @@ def recognise_all_in_order(node: ir.Node) -> None:
     found = [axis for axis in axes if axis is not None]
     if parts.attributes.get_int("axis", 0) not in (-1, rank) or len(found) < len(axes) or found != sorted(set(found)):
         return
-    if rank in found or any(places.shape[axis] != x.shape[index] for index, axis in enumerate(found)):
+    if rank in found or any(not is_same_size(places.shape[axis], x.shape[at]) for at, axis in enumerate(found)):
         return
     others = [axis for axis in range(rank) if axis not in found]
     if all(places.shape[axis] == 1 for axis in others):
@@ -54,7 +54,7 @@ def _axis_of_places(value: ir.Value | None) -> int | None:
         return None
     if node.op_type == "Expand":
         moved = axis + len(value.shape) - len(source.shape)
-        return moved if value.shape[moved] == source.shape[axis] else None
+        return moved if is_same_size(value.shape[moved], source.shape[axis]) else None
     added = array_of(node.inputs[1])
     if added is None:
         return None

@@ -12,7 +12,8 @@ from onnx import numpy_helper, parser
 from convertkit.onnx.canonical import canonicalize
 
 ARRAYS = {
-    "zero": np.array(0), "one": np.array(1), "down": np.array(-1), "two": np.array(2), "first": np.array([0]), "second": np.array([1]),
+    "zero": np.array(0), "one": np.array(1), "down": np.array(-1), "two": np.array(2), "first": np.array([0]),
+    "second": np.array([1]),
     "last": np.array([-1]),
     "middle": np.array([1, 2]), "third": np.array([3]), "columns": np.arange(6).reshape(1, 1, 1, 6),
     "back": np.arange(6)[::-1].reshape(1, 1, 1, 6).copy(), "few": np.arange(5).reshape(1, 1, 1, 5),
