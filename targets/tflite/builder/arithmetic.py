@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from convertkit.targets.tflite.builder.conversions import are_bytes_equal
 from convertkit.targets.tflite.builder.core import NONE, BuilderCore, numpy_dtype
 from convertkit.targets.tflite.tensor import DType, QuantParams, Tensor, broadcast_shape
 
@@ -173,7 +174,14 @@ class Arithmetic(BuilderCore):
         return self.emit("BITCAST", (x,), x.shape, dtype)
 
     def quantize(self, x: Tensor, dtype: DType, quantization: QuantParams) -> Tensor:
-        """Float to integers, or integers to integers of another scale."""
+        """Float to integers, or integers to integers of another scale.
+
+        Bytes become others by way of floats where the direct kernel would give other ones, unless the file is made
+        for runtimes that may have no floats.
+        """
+        given = x.quantization
+        if given is not None and x.dtype == dtype == "int8" and not self.program.portable:
+            x = x if are_bytes_equal(given, quantization) else self.dequantize(x)
         return self.emit("QUANTIZE", (x,), x.shape, dtype, None, quantization)
 
     def _unary(self, code: str, x: Tensor) -> Tensor:

@@ -73,7 +73,7 @@ def _weighted(axis_of: Callable[[ir.Node, int], int]) -> Rule:
 
 
 def _same(qdq: QdqGroup) -> bool:
-    """Operators that only move or choose elements: requantization behind them is exact."""
+    """Operators that only move or choose elements; where scales differ, the conversion stands behind them."""
     return qdq.inputs[0] is not None and _one_scale(qdq.params(0))
 
 
