@@ -45,7 +45,7 @@ def _is_met(node: ir.Node) -> bool:
     source = node.inputs[0] if node.op_type == "Cast" and not node.domain else None
     if source is None or source.dtype not in _WHOLE or not is_float32(node.outputs[0]):
         return False
-    return source.const_value is None and not _tells_of_floats(source)
+    return source.const_value is None and not _tells_of_floats(source) and not _is_of_sizes(source)
 
 
 def _tells_of_floats(flags: ir.Value) -> bool:
@@ -53,6 +53,21 @@ def _tells_of_floats(flags: ir.Value) -> bool:
     node = flags.producer()
     read = () if node is None or flags.dtype != ir.DataType.BOOL else node.inputs
     return any(value is not None and (is_float32(value) or _tells_of_floats(value)) for value in read)
+
+
+def _is_of_sizes(value: ir.Value) -> bool:
+    """Whether a number is computed from sizes: what is made of it may be a size, which is never rounded."""
+    asked, seen = [value], {value}
+    while asked:
+        node = asked.pop().producer()
+        if node is None:
+            continue
+        if node.op_type in ("Shape", "Size") and not node.domain:
+            return True
+        more = {each for each in node.inputs if each is not None and each not in seen}
+        asked += more
+        seen |= more
+    return False
 
 
 def _look_up(node: ir.Node, low: int, high: int) -> None:

@@ -59,6 +59,15 @@ def test_many_numbers_and_targets_without_integer_rows_keep_the_cast() -> None:
         assert [node.op_type for node in found.graph] == ["Cast", "Sqrt"]
 
 
+def test_sizes_stay_whole() -> None:
+    proto = parser.parse_model("""<ir_version: 9, opset_import: ["" : 18]> g (float[1,N] x) => (float[M] y)
+        { s = Shape (x) n = ReduceProd (s) f = Cast <to = 1> (n) g = Sqrt (f) h = Cast <to = 7> (g)
+        y = ConstantOfShape (h) }""")
+    found = ir.from_proto(onnx.shape_inference.infer_shapes(proto))
+    whole_numbers_as_tables(found, profile(OPTIONS), [{"x": np.zeros((1, 4), "f4")}], {})
+    assert [node.op_type for node in found.graph] == [node.op_type for node in proto.graph.node]
+
+
 def test_the_file_has_integers_alone(tmp_path) -> None:
     text = """<ir_version: 9, opset_import: ["" : 18]>
     g (float[1,6,8] x, int64[1,6] m) => (float[1,8] y) { f = Cast <to = 1> (m) u = Unsqueeze (f, last)
