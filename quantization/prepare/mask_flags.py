@@ -154,14 +154,40 @@ def _sum_equals(node: ir.Node, number: float) -> ir.Value | None:
 
 
 def _multiplied(node: ir.Node) -> Masked | None:
-    """``x * mark`` where x is 0 of what counts."""
+    """``x * factor`` where x is 0 of what counts, and the product far below 0 for the other one of 0 and 1."""
     first, second = node.inputs
     for number, factor in ((first, second), (second, first)):
-        mark = _scalar(factor)
-        if number is not None and mark is not None and np.isfinite(mark) and mark <= MARK:
-            flags = flags_equal(number, 0)
-            return None if flags is None else Masked(flags, None, mark)
+        scale = _scalar(factor)
+        if number is None or scale is None or not np.isfinite(scale):
+            continue
+        values = [_of_whole(number, whole) for whole in (0, 1)]
+        others = [value for value in values if value != 0]
+        if len(others) != 1 or others[0] is None or others[0] * scale > MARK:
+            return None
+        flags = flags_equal(number, 0)
+        return None if flags is None else Masked(flags, None, others[0] * scale)
     return None
+
+
+def _of_whole(value: ir.Value, whole: int) -> float | None:
+    """What ``value`` is where the whole number or flag that it is computed from is ``whole``; None if it is not."""
+    node = value.producer()
+    source = None if node is None else node.inputs[0]
+    if node is None or node.domain or source is None:
+        return None
+    if node.op_type == "Cast":
+        return float(whole)
+    if node.op_type in _MOVES or node.op_type == "Neg":
+        inner = _of_whole(source, whole)
+        return inner if inner is None or node.op_type != "Neg" else -inner
+    if node.op_type not in ("Add", "Sub") or node.inputs[1] is None:
+        return None
+    sides = [
+        _scalar(each) if array_of(each) is not None else _of_whole(each, whole) for each in (source, node.inputs[1])
+    ]
+    if sides[0] is None or sides[1] is None:
+        return None
+    return sides[0] - sides[1] if node.op_type == "Sub" else sides[0] + sides[1]
 
 
 def _is_what_flags_say(flags: ir.Value, value: ir.Value) -> bool:

@@ -23,6 +23,7 @@ ARRAYS = {
     "axes": np.array([1, 2]), "first": np.array([1]), "inf": np.array(-np.inf, "f4"),
     "least": np.array(np.finfo("f4").min, "f4"), "ten": np.array(-10000, "f4"), "hundred": np.array([-100], "f4"),
     "bias": np.random.default_rng(0).normal(size=(1, HEADS, Q, K)).astype("f4"),
+    "thousands": np.array(10000, "f4"), "far": np.array(40, "f4"),
     "triangle": np.where(np.tri(Q, K, 2, dtype=bool), 0, -np.inf).astype("f4"),
     "window": np.where(np.tri(Q, K, 2, dtype=bool), 0, -100).astype("f4"),
     "heads": np.array([1, HEADS, 1, 1]), "flat": np.array([B * HEADS, Q, K]), "size": np.array([B, K]),
@@ -34,6 +35,8 @@ FILLED = f"t = Where (n, least, d) {ADDED}"
 FORMS = {
     "1 - mask, the least float": f"f = Cast <to = 1> (m) {LESS} {ADDED}",
     "1 - mask, -10000": f"f = Cast <to = 1> (m) d = Sub (one, f) t = Mul (ten, d) {ADDED}",
+    "mask - 1, 10000": f"f = Cast <to = 1> (m) d = Sub (f, one) t = Mul (d, thousands) {ADDED}",
+    "1 + -mask": f"f = Cast <to = 1> (m) g = Neg (f) d = Add (g, one) t = Mul (d, least) {ADDED}",
     "flags as numbers": f"n = Cast <to = 9> (m) i = Not (n) f = Cast <to = 1> (i) t = Mul (f, ten) {ADDED}",
     "moved whole numbers": f"v = Unsqueeze (m, axes) f = Cast <to = 1> (v) {LESS} a = Add (t, s)",
     "a choice of 0 and -inf": f"{MASK} {ADDED}",
@@ -129,10 +132,10 @@ LEFT = {
     "infinities beside -100": f"{MASK} u = Unsqueeze (t, axes) v = Add (u, window) a = Add (s, v)",
     "no mask": "a = Add (s, bias)",
     "a mask of floats": "a = Mul (s, ten)",
+    "what counts less": f"f = Cast <to = 1> (m) d = Sub (f, one) t = Mul (d, ten) {ADDED}",
     "a positive number": f"f = Cast <to = 1> (m) t = Mul (f, far) {ADDED}",
     "numbers that no mask is": f"f = Cast <to = 1> (m) d = Sub (half, f) t = Mul (d, least) {ADDED}",
 }  # fmt: skip
-ARRAYS["far"] = np.array(40, "f4")
 
 
 @pytest.mark.parametrize("why", LEFT)

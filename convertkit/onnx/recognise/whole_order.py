@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.onnx.edit import array_of, initializer, is_same_size, producer, replaced, sizes
+from convertkit.onnx.edit import array_of, dropped, initializer, is_same_size, producer, replaced, sizes
 
 
 def recognise_all_in_order(node: ir.Node) -> None:
@@ -32,7 +32,9 @@ def recognise_all_in_order(node: ir.Node) -> None:
     if rank in found or any(not is_same_size(places.shape[axis], x.shape[at]) for at, axis in enumerate(found)):
         return
     others = [axis for axis in range(rank) if axis not in found]
-    if all(places.shape[axis] == 1 for axis in others):
+    if not others:
+        dropped(node, x)
+    elif all(places.shape[axis] == 1 for axis in others):
         replaced(node, "Unsqueeze", [x, initializer(node, np.array(others, np.int64), f"{node.outputs[0].name}/axes")])
 
 

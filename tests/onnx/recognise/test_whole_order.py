@@ -60,6 +60,18 @@ def test_a_mask_that_is_indexed_by_all_its_places(rows: int) -> None:
     assert same(proto, np.random.default_rng(0).normal(size=(rows, 6)).astype("f4")) == ["Unsqueeze"]
 
 
+@pytest.mark.parametrize(("parts", "kept"), [("r, c", False), ("c, r", True)])
+def test_a_square_is_read_as_it_is_and_not_the_other_way_round(parts: str, kept: bool) -> None:
+    body = f"""h = Shape (x) l = Gather (h, zero) n = Range (zero, l, one) m = Unsqueeze (n, second)
+        w = Unsqueeze (n, first) b = Max (m, w) s = Shape (b) e = Expand (m, s) f = Expand (w, s)
+        r = Unsqueeze (e, last) c = Unsqueeze (f, last) p = Concat <axis = -1> ({parts})
+        t = GatherND (x, p) y = Neg (t)"""
+    proto = written("float[N,N] x", "float[N,N] y", body, COUNTED)
+    found = same(proto, np.random.default_rng(0).normal(size=(4, 4)).astype("f4"))
+    assert ("GatherND" in found) is kept
+    assert kept or found == ["Neg"]
+
+
 OTHERWISE = {
     "backwards": places(columns="back"),
     "from the last row on": places(rows="top, down, down"),
