@@ -95,7 +95,7 @@ def pictures() -> Mapping[str, Entry]:
         "avg-pool-same": _on(PICTURE, lambda x: tf.nn.avg_pool2d(x, 3, 2, "SAME")),
         "lrn": _on(PICTURE, lambda x: tf.nn.local_response_normalization(x, 1, 1.5, 0.1, 0.6)),
         "adjust-hue": _on(PICTURE, lambda x: tf.image.adjust_hue(tf.nn.sigmoid(x), 0.2)),
-        "adjust-saturation": _on(PICTURE, lambda x: tf.image.adjust_saturation(tf.clip_by_value(x, 0.0, 1.0), 0.4)),
+        "adjust-saturation": _on(PICTURE, lambda x: tf.image.adjust_saturation(tf.nn.sigmoid(x), 0.4)),
         "grayscale-flip": _on(PICTURE, lambda x: tf.image.flip_left_right(tf.image.rgb_to_grayscale(x))),
         "standardize": _on(PICTURE, tf.image.per_image_standardization),
         "sobel": _on(PICTURE, tf.image.sobel_edges),
