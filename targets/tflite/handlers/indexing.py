@@ -43,7 +43,21 @@ def static_shape(x: Tensor, what: str, *, but_batch: bool = False) -> tuple[int,
 @indexing.lowers("Gather", since=13)
 def gather(b: Builder, x: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
     axis %= x.rank
+    if b.program.portable and indices.constant is not None and indices.constant.size == 1:
+        return _element(b, x, int(indices.constant.item()), indices.rank, axis)
     return gathered(b, x, counted_from_start(b, indices, b.size_of(x, axis)), axis)
+
+
+def _element(b: Builder, x: Tensor, place: int, rank: int, axis: int) -> Tensor:
+    """One place along ``axis``, with ``rank`` axes of one element instead: NPUs slice, and do not gather."""
+    if place < 0 and x.shape[axis] == DYNAMIC:
+        return gathered(b, x, counted_from_start(b, b.constant(np.full((1,) * rank, place)), b.size_of(x, axis)), axis)
+    begin, size = [0] * x.rank, list(x.shape)
+    begin[axis], size[axis] = place + (x.shape[axis] if place < 0 else 0), 1
+    part = b.slice(x, begin, size)
+    if rank == 0:
+        return b.squeeze(part, (axis,))
+    return part if rank == 1 else b.reshape(part, (*part.shape[:axis], *[1] * rank, *part.shape[axis + 1 :]))
 
 
 @indexing.lowers("GatherElements", since=13)

@@ -14,6 +14,7 @@ from convertkit.targets.tflite.passes.tabulate import OF_CONSTANT, UNARY
 from tests.targets.tflite.compiled import compiled
 
 TABLE = {"QUANTIZE": 1, "CAST": 1, "ADD": 1, "GATHER": 1, "DEQUANTIZE": 1}
+PRODUCT = {"QUANTIZE": 1, "MUL": 1, "DEQUANTIZE": 1}
 KERNELS = {"LeakyRelu": "LEAKY_RELU", "HardSwish": "HARD_SWISH"}
 """What integer kernels compute with any scales."""
 FROM = {
@@ -71,13 +72,33 @@ def check(op: str, operand: float | None, given: tuple[float, int], operators: d
 
 @pytest.mark.parametrize("op", sorted(UNARY - set(KERNELS)))
 def test_every_integer_gets_what_the_graph_says(op: str):
-    check(op, None, FROM.get(op, (0.037, 5)), TABLE)
+    check(op, None, FROM.get(op, (0.037, 5)), PRODUCT if op == "Neg" else TABLE)
 
 
-@pytest.mark.parametrize(("op", "operand"), [("Div", 1.7), ("Pow", 2.0), ("Pow", 3.0)])
-def test_so_does_an_operator_with_a_constant(op: str, operand: float):
+@pytest.mark.parametrize(
+    ("op", "operand", "operators"),
+    [("Div", 1.7, PRODUCT), ("Div", -300.0, PRODUCT), ("Pow", 2.0, TABLE), ("Pow", 3.0, TABLE)],
+)
+def test_so_does_an_operator_with_a_constant(op: str, operand: float, operators: dict[str, int]):
     assert op in OF_CONSTANT
-    check(op, operand, (0.037, 5), TABLE)
+    check(op, operand, (0.037, 5), operators)
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted", "operators"),
+    [
+        ((0.037, 5), (0.0213, -17), PRODUCT),
+        ((0.0213, -17), (0.37, 120), PRODUCT),
+        ((0.037, -128), (0.0021, 4), PRODUCT),
+        ((0.04, 5), (0.08, -17), TABLE),  # every second result is a tie
+        ((0.037, 5), (100.0, -17), TABLE),  # all results are 0
+    ],
+)
+def test_integers_of_another_scale(given: tuple[float, int], wanted: tuple[float, int], operators: dict[str, int]):
+    case = compiled(model("Identity", given, wanted), Options(full_integer=True))
+    assert case.operators == operators
+    ((expected, result),) = case.both([every(given)])
+    np.testing.assert_array_equal(result["fd"], expected["fd"])
 
 
 def test_a_constant_of_more_axes_than_the_value_is_refused():

@@ -47,6 +47,11 @@ ROWS = {
         0.02,
     ),
     "a mask that is added": ("float[N,16] x", "m = Mul (x, vector) k = Add (m, mask) y = Softmax (k)", "SOFTMAX", 0.02),
+    "the last place": ("float[N,16] x", "m = Mul (x, vector) y = Gather <axis = 1> (m, behind)", "SLICE", 0.06),
+    "a place of an unknown number": ("float[N,16] x", "m = Mul (x, vector) y = Gather (m, none)", "SLICE", 0.06),
+    "places in two axes": ("float[N,16] x", "m = Mul (x, vector) y = Gather <axis = 1> (m, square)", "SLICE", 0.06),
+    "the last of an unknown number": ("float[N,16] x", "m = Mul (x, vector) y = Gather (m, behind)", "GATHER", 0.06),
+    "a division by a number": ("float[N,16] x", "m = Mul (x, vector) y = Div (m, seventh)", "MUL", 0.02),
     "a norm": ("float[N,16] x", "y = ReduceL2 (x, last)", "SUM", 0.15),
     "a Sum": ("float[N,16] x", "m = Mul (x, vector) y = Sum (vector, x, m)", "ADD", 0.15),
     "a normalization": ("float[N,16] x", "y = LpNormalization <axis = 1> (x)", "SUM", 0.04),
@@ -80,6 +85,8 @@ STORED |= {
     "flat": np.array([4, -1]),
     "whole": np.array([8, -1, 4, 3]),
 }
+UNGATHERED = ("SLICE", "MUL", "FULLY_CONNECTED")
+STORED |= {"behind": np.int64(-1), "square": np.array([[3]]), "seventh": np.float32(7)}
 STORED |= {"keep": np.arange(16) % 3 > 0, "infinity": np.float32("-inf")}
 STORED |= {"mask": np.where(np.arange(16) % 3 > 0, 0, -1e9).astype("f4")}
 STORED |= {"kernel": RNG.normal(size=(2, 3, 3, 3)).astype("f4") / 5}
@@ -114,6 +121,7 @@ def test_it_is_computed_in_integers(tmp_path, name):
     found = operators(made.artifact.path)
     assert kernel in {each.kind for each in found}
     assert "float32" not in {each.precision for each in found if "QUANTIZE" not in each.kind}
+    assert kernel not in UNGATHERED or "GATHER" not in {each.kind for each in found}
     feed = drawn(inputs, 3, rng)
     (wanted,) = ReferenceEvaluator(proto).run(None, {key: feed})
     assert np.abs(made.run(feed)["y"] - wanted).max() < near
