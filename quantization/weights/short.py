@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from convertkit.onnx.casts import cast_node
 from convertkit.onnx.edit import add_constant, drop_unused
-from convertkit.profile import STAYS_FLOAT
+from convertkit.profile import MOVED, STAYS_FLOAT
 from convertkit.quantization.calibrate.histogram import Statistics
 from convertkit.quantization.graph.units import constant, is_constant, is_float
 from convertkit.quantization.weights.counting import counting
@@ -25,6 +25,7 @@ _STAYS_FLOAT = frozenset({
     "NonMaxSuppression", "RoiAlign", "TopK", "RandomNormal", "RandomUniform", "Multinomial", "QuantizeLinear",
     "DequantizeLinear", "LSTM", "GRU", "RNN", "If", "Loop", "Scan", "STFT", "DFT", "MelWeightMatrix", "GridSample",
 })  # fmt: skip
+_MOVES = MOVED.keys() - {"MaxPool"}
 _NAMES_ITS_TYPE = frozenset({
     "Cast", "Constant", "ConstantOfShape", "EyeLike", "BlackmanWindow", "HammingWindow", "HannWindow",
     "RandomNormalLike", "RandomUniformLike", "Bernoulli",
@@ -73,12 +74,51 @@ def compute_in(
         or not _runs_in(short, node, statistics)
         or not _exists_in(short, node, opset)
     ]
-    names = tuple(node.name or str(node.outputs[0].name) for node in kept if any(map(is_float, node.outputs)))
-    narrowed = [node for node in model.graph if node not in set(kept)]
+    stay = _between(kept).union(kept)
+    floats = [node for node in model.graph if node in stay and any(map(is_float, node.outputs))]
+    names = tuple(node.name or str(node.outputs[0].name) for node in floats)
+    narrowed = [node for node in model.graph if node not in stay]
     made = {value for node in narrowed for value in node.outputs if is_float(value)}
     _retype(short, model.graph, narrowed, made)
     drop_unused(model.graph)
     return names
+
+
+def _between(kept: Collection[ir.Node]) -> frozenset[ir.Node]:
+    """What only moves float32 values, all of them for nodes of ``kept``: two casts would round them for nothing.
+
+    TensorRT-RTX 1.7 builds no GRU behind a Transpose between such casts.
+    """
+    found = _moving(node for each in kept for node in _producers(each))
+    float32 = found.union(kept)
+    while left := [node for node in found if not _carries(node, float32)]:
+        found.difference_update(left)
+        float32.difference_update(left)
+    return frozenset(found)
+
+
+def _moving(nodes: Iterable[ir.Node]) -> set[ir.Node]:
+    """Those of ``nodes``, and of the nodes in front of them, that only move what they are given."""
+    found, waiting = set[ir.Node](), list(nodes)
+    while waiting:
+        node = waiting.pop()
+        if node not in found and not node.domain and node.op_type in _MOVES:
+            found.add(node)
+            waiting += _producers(node)
+    return found
+
+
+def _producers(node: ir.Node) -> list[ir.Node]:
+    """Of its float inputs."""
+    made = [value.producer() for value in node.inputs if value is not None and is_float(value)]
+    return [each for each in made if each is not None]
+
+
+def _carries(node: ir.Node, float32: Collection[ir.Node]) -> bool:
+    """Whether all that ``node`` takes comes from float32 and all that reads it is float32; no output of the graph."""
+    readers = [use.node for value in node.outputs for use in value.uses()]
+    delivered = any(value.is_graph_output() for value in node.outputs)
+    return not delivered and all(each in float32 for each in (*_producers(node), *readers))
 
 
 def _runs_in(short: Short, node: ir.Node, statistics: Mapping[str, Statistics]) -> bool:

@@ -138,6 +138,24 @@ def test_what_the_target_lacks_and_what_onnx_lacks_stay_float32() -> None:
     assert compute_in(BFLOAT16, model, {}, {"Mish"}) == ("a", "h")
 
 
+def test_what_moves_between_float32_is_not_rounded() -> None:
+    """``t`` and ``s`` bring values to nodes of float32; ``u`` comes from a half, and a half reads ``v``, too."""
+    text = (
+        "g (float[2,3] x) => (float[3,2] y, float[2,2] o, float[2,2] r, float[2,2] z) { t = Transpose (x)"
+        " s = Slice (t, zero, two) y = CumSum (t, zero) c = CumSum (s, zero) m = Neg (c) u = Transpose (m)"
+        " o = CumSum (u, zero) v = Transpose (c) r = Relu (v) z = CumSum (v, zero) }"
+    )
+    model = graph(text.replace("g (float[2,3] x)", "g (float[2,3] x, int64[1] zero, int64[1] two)"))
+    assert compute_in(FLOAT16, model, {}) == ("t", "s", "y", "c", "o", "z")
+    onnx.checker.check_model(ir.to_proto(model), full_check=True)
+    assert [node.op_type for node in model.graph].count("Cast") == 4
+
+
+def test_what_moves_to_float32_from_halves_or_to_an_output_is_a_half() -> None:
+    model = graph("g (float[2,3] x, int64 n) => (float[3,2] t, float[3,2] y) { t = Transpose (x) y = CumSum (t, n) }")
+    assert compute_in(FLOAT16, model, {}) == ("y",)
+
+
 def test_constants_are_rounded_to_nearest() -> None:
     model = graph("g (float[3] x) => (float[3] y) { y = Mul (x, k) }")
     values = np.array([1 + 2**-8, 1 + 3 * 2**-8, -3.3], np.float32)

@@ -53,6 +53,23 @@ def test_two_builds_of_a_small_model_differ_in_inner_names_alone(tmp_path: Path)
     assert content((other / rtx.FILE).read_bytes()) != content((made[0] / rtx.FILE).read_bytes())
 
 
+def test_a_gru_between_transposes_is_built_in_halves(tmp_path: Path) -> None:
+    """TensorRT-RTX builds none behind Casts to float16 and back with a Transpose between them."""
+    draw = np.random.default_rng(3)
+    stored = {"w": (1, 24, 5), "r": (1, 24, 8), "b": (1, 48)}
+    body = (
+        "t = Transpose <perm=[1, 0, 2]> (x) h = GRU <hidden_size=8, linear_before_reset=1> (t, w, r, b)"
+        " s = Squeeze (h, first) y = Transpose <perm=[1, 0, 2]> (s)"
+    )
+    arrays = {name: draw.normal(0, 0.3, shape).astype(np.float32) for name, shape in stored.items()}
+    proto = parsed(body, "float[1,6,5] x", "float[1,6,8] y", **arrays, first=np.array([1]))
+    source = onnx_models.write(tmp_path, proto, "source.onnx")
+    convertkit.export(
+        source, "tensorrt", output=tmp_path / "out", fp16=True, target_options={"tensorrt": {"rtx-sm": "89"}}
+    )
+    assert (tmp_path / "out" / rtx.FILE).exists()
+
+
 def content(engine: bytes) -> bytes:
     """Program, kernels and weights of an engine, inner names numbered in the order in which they come.
 
