@@ -38,6 +38,7 @@ FORMS = {
     "fp8": ("--fp8",),
     "bfloat16": ("--bf16",),
 }
+PROFILED = ("float32", "float16", "int8")
 PROFILE = ("--tensorrt-profile", "N=1,4,16")
 DYNAMIC = ", N=1,4,16"
 CASES = ("digits", "kws", "mnist_pytorch", "mnist_small")
@@ -107,7 +108,7 @@ def page(rows: Mapping[tuple[str, str], Row]) -> str:
     names = sorted({model for model, _ in rows})
     trained = [name for name in names if name in CASES]
     zoo = [name for name in names if name not in CASES]
-    fixed, sized = tuple(FORMS), (*FORMS, f"float32{DYNAMIC}")
+    sized = tuple(f"{form}{DYNAMIC}" for form in PROFILED)
     refusals = [
         f"- {model}, {form}: {row['refused']}" for (model, form), row in sorted(rows.items()) if "refused" in row
     ]
@@ -115,11 +116,14 @@ def page(rows: Mapping[tuple[str, str], Row]) -> str:
         _HEAD,
         "## Trained models",
         "",
-        *_table(trained, fixed, rows),
+        *_table(trained, tuple(FORMS), rows),
         "",
         "## The zoo",
         "",
-        *_table(zoo, sized, rows),
+        *_table(zoo, tuple(FORMS), rows),
+        "",
+        _PROFILES,
+        *_table(names, sized, rows),
     ]
     parts += ["", *_shorts(names, rows)]
     return "\n".join([*parts, "", *(["Refused:", "", *refusals, ""] if refusals else []), _TAIL])
@@ -163,6 +167,10 @@ TensorRT-RTX 1.7.1.116 for compute capability 8.9 and 12.0, without a GPU. **No 
 about numbers or speed on a GPU. Sizes are those of the engines. A second build had the same bytes, but for *numbers*:
 only the numbers of inner names differ; *another*: more than these (what, was not traced); *once*: no second build was
 made. A dash was not run. 4-bit weights have blocks of 64.
+"""
+_PROFILES = """## With a profile
+
+A batch named N, built for `--tensorrt-profile N=1,4,16`.
 """
 _SHORTS = """## Floats of 16 bits
 

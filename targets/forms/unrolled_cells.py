@@ -45,6 +45,24 @@ def write_cells(
         simplify(model)
 
 
+def write_single_steps(model: ir.Model) -> None:
+    """Layers of one step with stored weights, in place: no loop turns once.  Leaves what no form here computes."""
+    found = [node for node in model.graph.all_nodes() if node.op_type in RECURRENT and not node.domain]
+    written = [node for node in found if _is_one_step(node)]
+    for node in written:
+        batch_inside(node)
+        _Layer(node).write()
+    if written:
+        simplify(model)
+
+
+def _is_one_step(node: ir.Node) -> bool:
+    sizes = dims(node.inputs[0]) or ()
+    is_stored = all(value is None or array_of(value) is not None for value in node.inputs[1:4])
+    one = len(sizes) == 3 and sizes[node.attributes.get_int("layout", 0)] == 1
+    return one and is_stored and _unusual(node, 1) is None
+
+
 def _sizes(value: ir.Value | None) -> list[int]:
     """The sizes of a value; none where one of them is not known."""
     found = [each for each in dims(value) or () if isinstance(each, int)]
@@ -52,6 +70,12 @@ def _sizes(value: ir.Value | None) -> list[int]:
 
 
 def _refuse_unusual(node: ir.Node, steps: int, compiler: str) -> None:
+    found = _unusual(node, steps)
+    if found is not None:
+        raise refusal(node, f"{compiler} has no such layer, and it is not written step by step with {found}")
+
+
+def _unusual(node: ir.Node, steps: int) -> str | None:
     """Lengths, other activations, a clip, peepholes, joined gates, no steps, and very many steps."""
     lengths = node.inputs[4] if len(node.inputs) > 4 else None
     stored = array_of(lengths)
@@ -66,9 +90,7 @@ def _refuse_unusual(node: ir.Node, steps: int, compiler: str) -> None:
         "0 steps": steps == 0,
         f"{steps} steps, more than {MOST_STEPS}": steps > MOST_STEPS,
     }
-    found = next((reason for reason, applies in reasons.items() if applies), None)
-    if found is not None:
-        raise refusal(node, f"{compiler} has no such layer, and it is not written step by step with {found}")
+    return next((reason for reason, applies in reasons.items() if applies), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from convertkit.onnx.edit import add_constant
 from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
 from convertkit.stage import FLOAT32, FeedSource, Stage, Tolerance
+from convertkit.targets.forms.unrolled_cells import write_single_steps
 from convertkit.targets.tensorrt.capability import capabilities
 from convertkit.targets.tensorrt.older import RELEASE as OLDER
 from convertkit.targets.tensorrt.older import as_older
@@ -34,11 +35,14 @@ _OWN_RANGES = "quantize the float model with --target tensorrt --int8: symmetric
 class DeliverExplicit:
     """Writes ``model.onnx`` with the files of its package, and refuses what TensorRT does not parse or express.
 
+    Recurrent layers of one step are written out: TensorRT makes a loop of each layer, and TensorRT-RTX 1.7 builds
+    no engine of two such loops whose states are slices of one input.
+
     Sources of the rules: NVIDIA, "Working with Quantized Types"; the parser of TensorRT-RTX 1.7.
     """
 
     name = "tensorrt"
-    version = "5"
+    version = "6"
     accepts = frozenset({"onnx"})
     produces = "tensorrt"
     tolerance: Tolerance = FLOAT32
@@ -78,6 +82,7 @@ class DeliverExplicit:
             check_sizes(source.inputs, self._ranges)
         model = load_model(source.path)
         without_classical(model)
+        write_single_steps(model)
         for node in tuple(model.graph.all_nodes()):
             if node.op_type == "DequantizeLinear":
                 _float_bias(node)

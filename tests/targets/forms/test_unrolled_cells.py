@@ -10,19 +10,21 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from convertkit.errors import Unsupported
-from convertkit.targets.forms.unrolled_cells import write_cells
+from convertkit.targets.forms.unrolled_cells import write_cells, write_single_steps
 
 STEPS, BATCH, INPUTS, HIDDEN = 5, 3, 4, 6
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 OUTPUTS = {"LSTM": ["y", "y_h", "y_c"], "GRU": ["y", "y_h"], "RNN": ["y", "y_h"]}
 
 
-def layer(kind: str, *, bias: bool = True, states: bool = True, **attributes: object) -> onnx.ModelProto:
+def layer(
+    kind: str, *, bias: bool = True, states: bool = True, steps: int = STEPS, **attributes: object
+) -> onnx.ModelProto:
     rng = np.random.default_rng(7)
     count = 2 if attributes.get("direction") == "bidirectional" else 1
     width = GATES[kind] * HIDDEN
     shapes = {"w": (count, width, INPUTS), "r": (count, width, HIDDEN), **({"b": (count, 2 * width)} if bias else {})}
-    given = {"x": (BATCH, STEPS, INPUTS) if attributes.get("layout") else (STEPS, BATCH, INPUTS)}
+    given = {"x": (BATCH, steps, INPUTS) if attributes.get("layout") else (steps, BATCH, INPUTS)}
     if states:
         first = (BATCH, count, HIDDEN) if attributes.get("layout") else (count, BATCH, HIDDEN)
         given |= {"h": first, **({"c": first} if kind == "LSTM" else {})}
@@ -143,3 +145,34 @@ def test_a_very_long_layer_is_refused(monkeypatch):
     monkeypatch.setattr("convertkit.targets.forms.unrolled_cells.MOST_STEPS", STEPS - 1)
     with pytest.raises(Unsupported, match="5 steps, more than 4"):
         write_cells(ir.from_proto(layer("RNN")), "a compiler")
+
+
+@pytest.mark.parametrize(("kind", "stated"), FORMS, ids=str)
+def test_one_step_is_written_out(kind, stated):
+    source = layer(kind, steps=1, **stated)
+    model = ir.from_proto(source)
+    write_single_steps(model)
+    assert not {node.op_type for node in model.graph} & set(GATES)
+    for wanted, found in zip(computed(source), computed(ir.to_proto(model)), strict=True):
+        np.testing.assert_allclose(found, wanted, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "stated"),
+    [("GRU", {"steps": 2}), ("GRU", {"steps": 2, "layout": 1}), ("LSTM", {"steps": 1, "clip": 1.0})],
+)
+def test_more_steps_and_unusual_layers_are_left(kind, stated):
+    source = layer(kind, **stated)
+    model = ir.from_proto(source)
+    write_single_steps(model)
+    assert ir.to_proto(model).graph.node == source.graph.node
+
+
+def test_layers_with_computed_weights_are_left():
+    source = layer("RNN", steps=1)
+    (stored,) = [each for each in source.graph.initializer if each.name == "w"]
+    stored.name = "halves"
+    source.graph.node.insert(0, helper.make_node("Neg", ["halves"], ["w"]))
+    model = ir.from_proto(source)
+    write_single_steps(model)
+    assert [node.op_type for node in model.graph] == ["Neg", "RNN"]

@@ -70,6 +70,26 @@ def test_a_gru_between_transposes_is_built_in_halves(tmp_path: Path) -> None:
     assert (tmp_path / "out" / rtx.FILE).exists()
 
 
+def test_layers_of_one_step_with_states_of_one_input_are_built(tmp_path: Path) -> None:
+    """As loops TensorRT-RTX builds no engine of them; a model that is called for every block of a sound has such."""
+    draw = np.random.default_rng(4)
+    slices = (f"{at}s = Slice (states, b{at}, e{at}, both) {at} = Squeeze ({at}s, last)" for at in "ijkl")
+    layers = (
+        "t = LSTM <hidden_size=8> (x, w, r, b, , i, j) s = Squeeze (t, one)"
+        " y, h, c = LSTM <hidden_size=8> (s, v, r, b, , k, l)"
+    )
+    shapes = {"w": (1, 32, 5), "v": (1, 32, 8), "r": (1, 32, 8), "b": (1, 64)}
+    stored: dict[str, object] = {name: draw.normal(0, 0.3, shape).astype(np.float32) for name, shape in shapes.items()}
+    for name, place in zip("ijkl", ([0, 0], [0, 1], [1, 0], [1, 1]), strict=True):
+        stored |= {f"b{name}": place, f"e{name}": np.array(place) + 1}
+    stored |= {"both": [1, 3], "last": [3], "one": [1]}
+    ends = ("float[1,1,5] x, float[1,2,8,2] states", "float[1,1,1,8] y")
+    model = parsed(" ".join([*slices, layers]), *ends, **stored)
+    package = exported(tmp_path, model, rtx_sm="89")
+    assert (package / rtx.FILE).exists()
+    assert "LSTM" not in {node.op_type for node in onnx.load(package / "model.onnx").graph.node}
+
+
 def content(engine: bytes) -> bytes:
     """Program, kernels and weights of an engine, inner names numbered in the order in which they come.
 
