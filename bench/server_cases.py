@@ -43,24 +43,33 @@ FORMS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "openvino": {**HALF, "int8": {"int8": True, **WIDE}},
     "tf-serving": {"float32": {}},
     "tensorrt": {form: {**how, **ENGINE} for form, how in HALF.items()},
+    "tensorrt, dynamic": {form: {**how, **ENGINE} for form, how in HALF.items()},
 }
+SIZES = "1,4,16"
+"""Of the profile of a dynamic dimension."""
 TITLES = {
     "onnxruntime": "ONNX Runtime",
     "openvino": "OpenVINO",
     "tf-serving": "SavedModel",
     "tensorrt": "TensorRT form and engine",
+    "tensorrt, dynamic": f"TensorRT engine of a dynamic batch, {SIZES}",
 }
 
 
 def measured(model: Model, target: str, form: str, place: Path) -> Row:
     """One export: its bytes, how far it is from the source, its engine."""
     shutil.rmtree(place, ignore_errors=True)
-    how = FORMS[target][form]
+    how = dict(FORMS[target][form])
     data = {"calib": dict(model.calibration)} if any(key in how for key in ("int8", "w8", "w4", "fp16")) else {}
     fixed = {"static": dict.fromkeys(_open(model), 1)} if target == "tensorrt" else {}
+    if target == "tensorrt, dynamic":
+        profile = [f"{name}={SIZES}" for name in _open(model)]
+        how["target_options"] = {"tensorrt": {**ENGINE["target_options"]["tensorrt"], "profile": profile}}
     started = time.perf_counter()
     try:
-        made = convertkit.export(model.path, target, output=place, **model.given, **how, **data, **fixed)
+        made = convertkit.export(
+            model.path, target.split(",", maxsplit=1)[0], output=place, **model.given, **how, **data, **fixed
+        )
     except ConvertKitError as error:
         return {"said": str(error).splitlines()[0][:300], "exit": error.exit_code}
     took = time.perf_counter() - started
@@ -92,7 +101,7 @@ def _open(model: Model) -> list[str]:
 
 def _answers(model: Model, made: Result, target: str) -> Row:
     """The share of right answers over labelled samples, by the runtime that verifies the artifact."""
-    if not model.labelled or target == "tensorrt":
+    if not model.labelled or target.startswith("tensorrt"):
         return {}
     (name,) = (name for name in model.labelled if name != "label")
     with plugins.runner(made.artifact) as runner:
@@ -108,7 +117,7 @@ def measure(out: Path, only: str) -> dict[str, Row]:
     rows = {row["row"]: row for row in map(json.loads, book.read_text().splitlines())} if book.exists() else {}
     for model in models():
         for target, forms in FORMS.items():
-            for form in forms:
+            for form in forms if target != "tensorrt, dynamic" or _open(model) else ():
                 key = f"{model.name}, {target}, {form}"
                 if key in rows or only not in key:
                     continue

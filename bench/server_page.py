@@ -11,7 +11,7 @@ ONNXRUNTIME = ("onnxruntime.float32", "onnxruntime.int8", "onnxruntime.w8", "onn
 _STORED = """Where int8 has the bytes of w8, it stores integers and computes in float, too, as integers would
 save less than the 30 % that convertkit asks for. Its products' integers keep a bound for
 processors without VNNI that w8's need not, and may keep some decibels less."""
-_APART = 3.0
+APART = 3.0
 """From so many dB on the median sample is told, too: a single loud one decides the sum over all."""
 _OPENVINO = """8-bit weights (`--openvino-weight-bits 8`). int8 of convnext_t is of before convolutions were added
 unrounded."""
@@ -62,7 +62,7 @@ def _cell(model: str, form: str, rows: Rows) -> str:
         return "refused"
     exact = form.endswith("float32")
     error = f"{row['relative_error']:.1e}" if exact else f"{row['snr_db']:.1f} dB"
-    if not exact and row["snr_median_db"] - row["snr_db"] >= _APART:
+    if not exact and row["snr_median_db"] - row["snr_db"] >= APART:
         error += f" (median {row['snr_median_db']:.1f})"
     accuracy = f", {row['top1']:.2f} %" if row.get("top1") is not None else ""
     ms = rows.get((model, "ms"), {}).get(form)
