@@ -108,7 +108,8 @@ def page(rows: Mapping[tuple[str, str], Row]) -> str:
     names = sorted({model for model, _ in rows})
     trained = [name for name in names if name in CASES]
     zoo = [name for name in names if name not in CASES]
-    sized = tuple(f"{form}{DYNAMIC}" for form in PROFILED)
+    sized = {(model, form): row for (model, form), row in rows.items() if form.endswith(DYNAMIC)}
+    profiled = {(model, form.removesuffix(DYNAMIC)): row for (model, form), row in sized.items()}
     refusals = [
         f"- {model}, {form}: {row['refused']}" for (model, form), row in sorted(rows.items()) if "refused" in row
     ]
@@ -123,7 +124,7 @@ def page(rows: Mapping[tuple[str, str], Row]) -> str:
         *_table(zoo, tuple(FORMS), rows),
         "",
         _PROFILES,
-        *_table(names, sized, rows),
+        *_table(zoo, PROFILED, profiled),
     ]
     parts += ["", *_shorts(names, rows)]
     return "\n".join([*parts, "", *(["Refused:", "", *refusals, ""] if refusals else []), _TAIL])
