@@ -33,17 +33,18 @@ class Program:
 def check_tables(before: Sequence[FileGraph]) -> None:
     """``Unsupported`` for what is looked up in a table, by the integers that stand for numbers, as TFLite has them.
 
-    The HTP casts the numbers that they stand for, so that the place in the table is another one.
+    The HTP casts the numbers that they stand for, so that the place in the table is another one: :mod:`.places`.
     """
     for graph in before:
         for operator in graph.operators:
             if operator.code == "CAST" and graph.tensors[operator.inputs[0]].scale:
-                name = graph.tensors[operator.outputs[0]].name
-                reason = (
-                    "it is part of a function that is a table in the file; Qualcomm's NPU reads that at other places, "
-                    "and no other NPU was tried"
-                )
-                raise Unsupported(reason, subject=f"{name} (CAST)", ways_out=_WAYS)
+                raise refused_table(graph.tensors[operator.outputs[0]].name)
+
+
+def refused_table(name: str) -> Unsupported:
+    """The refusal of the CAST that makes ``name``."""
+    reason = "it casts integers that stand for numbers, which NPUs do not cast as TFLite does, or were not tried"
+    return Unsupported(reason, subject=f"{name} (CAST)", ways_out=_WAYS)
 
 
 def not_taken(before: Sequence[FileGraph], kind: str) -> Unsupported:

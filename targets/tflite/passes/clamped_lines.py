@@ -51,7 +51,8 @@ def factor_of(results: Array, given: QuantParams, wanted: QuantParams) -> float 
     steps, lowest, highest = (each[steps != 0] for each in (steps, lowest, highest))
     least = np.where(steps > 0, lowest / steps, highest / steps).max()
     most = np.where(steps > 0, highest / steps, lowest / steps).min()
-    if not least < most or not np.isfinite([least, most]).all() or least <= 0 <= most:
+    least, most = (max(least, 0.0), most) if most > 0 else (least, min(most, 0.0))  # no product is made with 0
+    if not least < most or not np.isfinite([least, most]).all():
         return None
     return float((least + most) / 2 * wanted.scale[0] / given.scale[0])
 

@@ -9,9 +9,11 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
 
+import flatbuffers
 import jsonschema
 import numpy as np
 import pytest
+from ai_edge_litert import schema_py_generated as flat
 from ai_edge_litert.aot.vendors.google_tensor import target as google
 from ai_edge_litert.aot.vendors.intel_openvino import target as intel
 from ai_edge_litert.aot.vendors.mediatek import target as mediatek
@@ -28,7 +30,8 @@ from convertkit.targets.litert_npu import compile as compiling
 from convertkit.targets.litert_npu.ai_pack import targeting
 from convertkit.targets.litert_npu.chips import CHIPS
 from convertkit.targets.litert_npu.compile import compile_for, refusal
-from convertkit.targets.litert_npu.dispatch import CODE, check_whole, program_of
+from convertkit.targets.litert_npu.dispatch import CODE, check_tables, check_whole, program_of
+from convertkit.targets.litert_npu.places import with_places
 from convertkit.targets.litert_npu.stage import CompileNpu, listing
 from convertkit.targets.tflite_micro.file import read_graphs
 from tests import onnx_models
@@ -218,15 +221,59 @@ def test_inputs_and_outputs_in_float_are_rounded_by_the_npu(tmp_path):
     assert "was not executed" not in (made.path / "README.md").read_text()
 
 
-def test_a_function_that_is_a_table_is_refused_by_name(tmp_path):
-    """In the simulator, erf of 124 steps of 0.04 came out as that of 5 steps."""
-    nodes = [helper.make_node("Erf", ["x"], ["y"], "odd")]
-    source = onnx_models.write(tmp_path, onnx_models.model(nodes, {"x": [1, 64]}, {"y": [1, 64]}, []))
-    calib = {"x": np.random.default_rng(0).normal(0, 2, (16, 64)).astype(np.float32)}
-    with pytest.raises(Unsupported, match=r"\(CAST\): it is part of a function that is a table") as told:
-        convertkit.export(source, "litert-npu", output=tmp_path / "out", **(INTEGERS | {"calib": calib}))
-    assert told.value.ways_out == ("--target tflite", "--target qnn")
-    assert not (tmp_path / "out").exists()
+def of_functions(folder, *nodes):
+    """A model of these on 64 numbers, and what goes in."""
+    weight = numpy_helper.from_array(np.random.default_rng(1).normal(0, 0.2, (64, 64)).astype(np.float32), "w")
+    used = [weight] if any("w" in node.input for node in nodes) else []
+    source = onnx_models.write(folder, onnx_models.model(list(nodes), {"x": [1, 64]}, {"y": [1, 64]}, used))
+    return source, {"x": np.random.default_rng(0).normal(0, 2, (32, 64)).astype(np.float32)}
+
+
+@pytest.fixture(scope="module")
+def looked_up(tmp_path_factory):
+    """The error function of an input: nothing but a table."""
+    folder = tmp_path_factory.mktemp("looked_up")
+    source, calib = of_functions(folder, helper.make_node("Erf", ["x"], ["y"]))
+    choices = INTEGERS | {"calib": calib, "io_dtype": "int8"}
+    return convertkit.export(source, "litert-npu", output=folder / "out", **choices)
+
+
+def test_a_function_that_is_a_table_is_read_at_the_same_places(looked_up):
+    """As TFLite has it, erf of 124 steps of 0.04 came out as that of 5 steps in the simulator."""
+    (tensor,) = looked_up.report["steps"][-1]["parity"]["versus_previous"]["tensors"]
+    assert tensor["lsb"] == 0
+    assert "GATHER" in {each.code for each in read_graphs((looked_up.path / "model.tflite").read_bytes())[0].operators}
+
+
+def test_tables_between_products_are_read_at_the_same_places(tmp_path):
+    """Where a RESHAPE gave the bytes their other meaning, a layer in front took that for its own: 3 dB."""
+    source, calib = of_functions(
+        tmp_path,
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("Mish", ["a"], ["b"]),
+        helper.make_node("MatMul", ["b", "w"], ["c"]),
+        helper.make_node("Abs", ["c"], ["d"]),
+        helper.make_node("Sqrt", ["d"], ["y"]),
+    )
+    made = convertkit.export(source, "litert-npu", output=tmp_path / "out", **(INTEGERS | {"calib": calib}))
+    (tensor,) = made.report["steps"][-1]["parity"]["versus_previous"]["tensors"]
+    assert float(tensor["snr_db"]) > 30
+
+
+def test_a_cast_of_bytes_that_is_no_place_in_a_table_is_refused_by_name(looked_up):
+    content = (looked_up.path / "model.tflite").read_bytes()
+    assert with_places(content) != content
+    root = flat.ModelT.InitFromObj(flat.Model.GetRootAs(content, 0))
+    for buffer in root.buffers:
+        if buffer.data is not None and bytes(buffer.data) == np.int32(128).tobytes():
+            buffer.data = np.frombuffer(np.int32(127).tobytes(), np.uint8)
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(root.Pack(builder), b"TFL3")
+    other = bytes(builder.Output())
+    for refuse in (with_places, lambda each: check_tables(read_graphs(each))):
+        with pytest.raises(Unsupported, match=r"\(CAST\): it casts integers that stand for numbers") as told:
+            refuse(other)
+        assert told.value.ways_out == ("--target tflite", "--target qnn")
 
 
 def test_what_the_npu_does_not_take_is_named(made):
