@@ -39,6 +39,11 @@ FORMS: Mapping[str, Mapping[str, Flags]] = {
     "onnxruntime": {"int8": INT8},
 }
 """What each target is asked for."""
+WITH_CPU = "int8, the rest on the CPU"
+_OF_NORMS = ("CAST", "ADD", "GATHER")
+_OF_IDS = (*_OF_NORMS, "LESS", "SELECT_V2", "RESHAPE", "EQUAL")
+LEFT: Mapping[str, tuple[str, ...]] = {"vit_tiny": _OF_NORMS, "gpt_block": _OF_IDS, "bert_small": _OF_IDS}
+"""Models of the zoo whose rest Vela leaves to the CPU, with the operators that may stay there."""
 OF_8_BITS = "int8, weights of 8 bits"
 ACCURATE: Mapping[str, Mapping[str, Flags]] = {
     **{target: {"int8": FORMS[target]["int8"]} for target in ("qnn", "litert-npu", "rknn", "executorch")},
@@ -46,7 +51,17 @@ ACCURATE: Mapping[str, Mapping[str, Flags]] = {
 }
 """Targets whose int8 has to keep the accuracy of float; OpenVINO's weights have 7 bits where none are asked for."""
 EVALUATED = 300
-NAMES = ("mobilenetv2", "mobilenetv3s", "resnet18", "efficientnet_b0", "vit_tiny", "bert_small", "unet", "yolo_head")
+NAMES = (
+    "mobilenetv2",
+    "mobilenetv3s",
+    "resnet18",
+    "efficientnet_b0",
+    "vit_tiny",
+    "bert_small",
+    "unet",
+    "yolo_head",
+    "convnext_t",
+)
 SEQUENCES = ("lstm", "gru", "gpt_block")
 SIDE, CROPS = 32, 600
 ORT_OFF, ORT = "ONNX Runtime, as written", "ONNX Runtime"
@@ -102,6 +117,14 @@ def zoo(folder: Path | None) -> Iterator[Model]:
     for name in (*SEQUENCES, *NAMES) if folder is not None else ():
         assert folder is not None
         yield Model(name, folder / f"{name}.onnx", dict(np.load(folder / f"{name}.calib.npz")))
+
+
+def forms(part: str, model: str, target: str) -> Mapping[str, Flags]:
+    """What a target is asked for, of one model."""
+    if part == "zoo" and target == "ethos-u" and model in LEFT:
+        flags = {**FORMS[target]["int8"], "target_options": {target: {"allow-cpu": LEFT[model]}}}
+        return {**FORMS[target], WITH_CPU: flags}
+    return FORMS[target]
 
 
 def quantized(name: str, folder: Path) -> tuple[Path, list[dict[str, np.ndarray]]]:

@@ -23,7 +23,7 @@ from typing import Any
 
 import engines_page
 import numpy as np
-from engine_models import ACCURATE, CALLS, FORMS, QUANTIZED, Model, cases, labelled, quantized, zoo
+from engine_models import ACCURATE, CALLS, FORMS, QUANTIZED, Model, cases, forms, labelled, quantized, zoo
 
 import convertkit
 from convertkit import plugins
@@ -55,7 +55,7 @@ def wanted(parts: tuple[str, ...], targets: tuple[str, ...], zoo_folder: Path | 
         names = {"cases": [each.name for each in cases()], "zoo": [each.name for each in zoo(zoo_folder)]}
         for name in QUANTIZED if part == "same" else names[part]:
             for target in QUANTIZED[name] if part == "same" else targets:
-                for form in ("as it is",) if part == "same" else FORMS[target]:
+                for form in ("as it is",) if part == "same" else forms(part, name, target):
                     if target in targets or (part == "same" and target not in FORMS):
                         yield {"part": part, "model": name, "target": target, "form": form}
 
@@ -93,7 +93,7 @@ def _measured(model: Model, target: str, place: Path) -> Row:
 
 def _model(row: Row, place: Path, zoo_folder: Path | None) -> Row:
     model = next(each for each in (*cases(), *zoo(zoo_folder)) if each.name == row["model"])
-    flags = FORMS[row["target"]][row["form"]]
+    flags = forms(row["part"], row["model"], row["target"])[row["form"]]
     try:
         result = exported(model, row["target"], flags, place / "out")
     except ParityError as refusal:

@@ -18,6 +18,7 @@ from convertkit.targets.litert_npu.ai_pack import write_pack
 from convertkit.targets.litert_npu.chips import CHIPS, QUALCOMM
 from convertkit.targets.litert_npu.compile import compile_for
 from convertkit.targets.litert_npu.dispatch import check_tables, check_whole
+from convertkit.targets.litert_npu.narrow import narrowed
 from convertkit.targets.litert_npu.package import BEFORE, Facts, checked, file_for, write_facts
 from convertkit.targets.litert_npu.places import with_places
 from convertkit.targets.litert_npu.readme import readme
@@ -80,9 +81,8 @@ class CompileNpu:
         with tempfile.TemporaryDirectory(prefix="convertkit-npu-") as place:
             given, made = Path(place) / BEFORE, Path(place) / path.name
             graphs = read_graphs(before.read_bytes())
-            if not self._simulated:
-                check_tables(graphs)
-            given.write_bytes(with_places(before.read_bytes()) if self._simulated else before.read_bytes())
+            content, narrow = self._for_compiler(before.read_bytes())
+            given.write_bytes(content)
             compile_for(given, CHIPS[self._soc], made, self._kits, self._timeout_s)
             check_whole(graphs, read_graphs(made.read_bytes()))
             shutil.copyfile(made, path)
@@ -93,10 +93,18 @@ class CompileNpu:
         text = readme(litert_name(), socs, ai_pack=self._ai_pack)
         (workdir / "README.md").write_text(text, encoding="utf-8")
         notes = [] if self._simulated else [f"{self._soc}'s program is not executed here: what ran is {BEFORE}"]
+        notes += [f"{self._soc} reads 32 bits of the numbers of {name}" for name in narrow]
         self.diagnosis = {"notes": notes, "npu": sum(len(graph.operators) for graph in graphs)}
         return replace(
             source, path=path, format=self.produces, sha256=sha256_of(path), made_by=f"{self.name} {self.version}"
         )
+
+    def _for_compiler(self, content: bytes) -> tuple[bytes, tuple[str, ...]]:
+        """The file as the chip's compiler takes it to mean the same, and the inputs of which it reads 32 bits."""
+        if not self._simulated:
+            check_tables(read_graphs(content))
+            return content, ()
+        return narrowed(with_places(content))
 
     def _earlier(self, source: Artifact, workdir: Path) -> tuple[str, ...]:
         """The chips that the package has a file for, with all its files in ``workdir``."""

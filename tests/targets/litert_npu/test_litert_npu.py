@@ -9,16 +9,16 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
 
-import flatbuffers
 import jsonschema
 import numpy as np
+import onnx.parser
 import pytest
-from ai_edge_litert import schema_py_generated as flat
 from ai_edge_litert.aot.vendors.google_tensor import target as google
 from ai_edge_litert.aot.vendors.intel_openvino import target as intel
 from ai_edge_litert.aot.vendors.mediatek import target as mediatek
 from ai_edge_litert.aot.vendors.qualcomm import target as qualcomm
 from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 import convertkit
 from convertkit import plugins
@@ -31,6 +31,8 @@ from convertkit.targets.litert_npu.ai_pack import targeting
 from convertkit.targets.litert_npu.chips import CHIPS
 from convertkit.targets.litert_npu.compile import compile_for, refusal
 from convertkit.targets.litert_npu.dispatch import CODE, check_tables, check_whole, program_of
+from convertkit.targets.litert_npu.flat import packed, unpacked
+from convertkit.targets.litert_npu.narrow import narrowed
 from convertkit.targets.litert_npu.places import with_places
 from convertkit.targets.litert_npu.stage import CompileNpu, listing
 from convertkit.targets.tflite_micro.file import read_graphs
@@ -263,17 +265,44 @@ def test_tables_between_products_are_read_at_the_same_places(tmp_path):
 def test_a_cast_of_bytes_that_is_no_place_in_a_table_is_refused_by_name(looked_up):
     content = (looked_up.path / "model.tflite").read_bytes()
     assert with_places(content) != content
-    root = flat.ModelT.InitFromObj(flat.Model.GetRootAs(content, 0))
+    root = unpacked(content)
     for buffer in root.buffers:
         if buffer.data is not None and bytes(buffer.data) == np.int32(128).tobytes():
             buffer.data = np.frombuffer(np.int32(127).tobytes(), np.uint8)
-    builder = flatbuffers.Builder(1024)
-    builder.Finish(root.Pack(builder), b"TFL3")
-    other = bytes(builder.Output())
+    other = packed(root)
     for refuse in (with_places, lambda each: check_tables(read_graphs(each))):
         with pytest.raises(Unsupported, match=r"\(CAST\): it casts integers that stand for numbers") as told:
             refuse(other)
         assert told.value.ways_out == ("--target tflite", "--target qnn")
+
+
+MASKED = """<ir_version: 9, opset_import: ["" : 18]> g (float[1,8] x, int64[8] mask) => (float[1,8] y)
+    <float half = {0.5}, float one = {1.0}, float far = {-10000.0}, int64[1] zero = {0}> {
+    p = Mul (x, half) u = Unsqueeze (mask, zero) m = Cast <to = 1> (u) n = Sub (one, m) t = Mul (n, far)
+    a = Add (p, t) y = Softmax (a) }"""
+
+
+def test_a_mask_of_whole_numbers_is_read_with_32_bits(tmp_path):
+    rng = np.random.default_rng(2)
+    data = [{"x": rng.normal(0, 2, (1, 8)).astype("f4"), "mask": rng.integers(0, 2, 8)} for _ in range(24)]
+    proto = onnx.parser.parse_model(MASKED)
+    choices = {"int8": True, "full_integer": True, "calib": lambda: data, "output": tmp_path / "out"}
+    made = convertkit.export(proto, "litert-npu", **choices)
+    assert made.report["steps"][-1]["diagnosis"]["notes"] == ["sm8650 reads 32 bits of the numbers of mask"]
+    feed = {"x": np.linspace(-1, 1, 8, dtype="f4")[None], "mask": np.array([1, 0, 1, 1, 0, 1, 1, 0])}
+    (wanted,) = ReferenceEvaluator(proto).run(None, feed)
+    assert np.abs(made.run(feed)["y"] - wanted).max() < 0.02
+
+
+def test_other_uses_of_whole_numbers_stay_as_they_are(tmp_path):
+    """A number that is added to has all its bits."""
+    text = MASKED.replace("u = Unsqueeze (mask, zero)", "v = Mul (mask, mask) u = Unsqueeze (v, zero)")
+    rng = np.random.default_rng(2)
+    data = [{"x": rng.normal(0, 2, (1, 8)).astype("f4"), "mask": rng.integers(0, 2, 8)} for _ in range(24)]
+    choices = {"int8": True, "full_integer": True, "calib": lambda: data, "output": tmp_path / "out"}
+    made = convertkit.export(onnx.parser.parse_model(text), "tflite", **choices)
+    content = made.artifact.path.read_bytes()
+    assert narrowed(content) == (content, ())
 
 
 def test_what_the_npu_does_not_take_is_named(made):
