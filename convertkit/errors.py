@@ -105,6 +105,10 @@ class Unsupported(ConvertKitError):
         return "\n".join(lines)
 
 
+class UnknownSize(Unsupported):
+    """A model element that has an exact form for fixed sizes alone: the driver says which ``--static`` fix them."""
+
+
 class WorkerError(ConvertKitError):
     """A worker process that crashed, was killed, ran out of memory or exceeded ``--timeout``.
 

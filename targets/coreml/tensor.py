@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from convertkit.artifact import Array
-from convertkit.errors import Unsupported
+from convertkit.errors import UnknownSize, Unsupported
 
 HELD: Mapping[str, str] = {
     "float32": "float32",
@@ -48,14 +48,14 @@ class Tensor:
     def sizes(self) -> tuple[int, ...]:
         """All sizes; ``Unsupported`` where one is dynamic."""
         if None in self.shape:
-            raise Unsupported("a dynamic dimension, of which this needs the size")
+            raise UnknownSize("a dynamic dimension, of which this needs the size")
         return tuple(size for size in self.shape if size is not None)
 
     def size(self, axis: int) -> int:
         """One size; ``Unsupported`` where it is dynamic."""
         size = self.shape[axis]
         if size is None:
-            raise Unsupported(f"the size of axis {axis % self.rank} is dynamic, and this needs it")
+            raise UnknownSize(f"the size of axis {axis % self.rank} is dynamic, and this needs it")
         return size
 
 

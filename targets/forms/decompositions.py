@@ -13,10 +13,11 @@ import onnx
 import onnx_ir as ir
 from onnx import helper
 
-from convertkit.errors import Unsupported
+from convertkit.errors import UnknownSize, Unsupported
 from convertkit.onnx.origin import location
 from convertkit.targets.forms.body_nodes import Nodes, is_constant
 from convertkit.targets.forms.einsum import einsum_nodes
+from convertkit.targets.forms.free_sizes import ways_out
 from convertkit.targets.forms.image_norms import VARIES, norm_nodes
 from convertkit.targets.forms.integer_products import (
     conv_integer,
@@ -40,7 +41,8 @@ def own_body(node: ir.Node) -> onnx.FunctionProto | None:
     try:
         result = make(node, nodes)
     except Unsupported as refusal:
-        raise refusal.located(f"{node.name} ({node.op_type})", location(node), ("--target onnxruntime",)) from None
+        ways = ways_out(refusal, node, ("--target onnxruntime",))
+        raise refusal.located(f"{node.name} ({node.op_type})", location(node), ways) from None
     opsets = [helper.make_opsetid("", _OPSET)]
     results = [result] if isinstance(result, str) else list(result)
     return helper.make_function("", node.op_type, nodes.inputs, results, nodes.list, opsets)
@@ -55,7 +57,7 @@ def _group_normalization(node: ir.Node, b: Nodes) -> str:
     sizes = [_sizes(node, place) for place in (0, 1)]
     channels, given, groups = sizes[0][1], sizes[1][0], int(_attribute(node, "num_groups", 1))
     if not isinstance(channels, int) or not isinstance(given, int):
-        raise Unsupported("GroupNormalization over a number of channels that is only known at run time")
+        raise UnknownSize("GroupNormalization over a number of channels that is only known at run time")
     epsilon, twice = _attribute(node, "epsilon", 1e-5), VARIES not in node.metadata_props
     return norm_nodes(b, len(sizes[0]), channels, groups, epsilon, channels // given, twice=twice)
 
@@ -129,7 +131,7 @@ def _hardmax(node: ir.Node, b: Nodes) -> str:
     size = sizes[axis]
     value = node.inputs[0]
     if not isinstance(size, int) or value is None or value.dtype is None:
-        raise Unsupported("Hardmax over an axis whose size is only known at run time")
+        raise UnknownSize("Hardmax over an axis whose size is only known at run time")
     places = np.arange(size, dtype=np.int64).reshape([-1 if each == axis else 1 for each in range(len(sizes))])
     first = b.op("ArgMax", [b.inputs[0]], {"axis": axis, "keepdims": 1})
     return b.cast(b.op("Equal", [first, b.constant(places)]), int(value.dtype))

@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from convertkit.artifact import Array
-from convertkit.errors import Unsupported
+from convertkit.errors import UnknownSize, Unsupported
 
 Shape = tuple[int | None, ...]
 
@@ -174,13 +174,13 @@ def _view(sizes: Sequence[int | None], leading: int) -> tuple[int, ...]:
     """A shape for Reshape: the first ``leading`` axes are taken over, one other may be free."""
     behind = [-1 if size is None else size for size in sizes[leading:]]
     if behind.count(-1) > 1:
-        raise Unsupported("an Einsum that merges several sizes that are only known at run time")
+        raise UnknownSize("an Einsum that merges several sizes that are only known at run time")
     return (*(0 if size is None else size for size in sizes[:leading]), *behind)
 
 
 def _known(size: int | None) -> int:
     if size is None:
-        raise Unsupported("an Einsum that repeats or stretches an axis whose size is only known at run time")
+        raise UnknownSize("an Einsum that repeats or stretches an axis whose size is only known at run time")
     return size
 
 

@@ -15,7 +15,7 @@ import onnx_ir as ir
 from onnx import helper
 
 from convertkit.artifact import Array
-from convertkit.errors import Unsupported
+from convertkit.errors import UnknownSize, Unsupported
 from convertkit.profile import KEEP_FLOAT
 from convertkit.targets.forms.body_nodes import Nodes, constant_of, is_constant, is_given, size_of
 
@@ -126,7 +126,7 @@ def _integer_product(b: Nodes, x: _Side, y: _Side) -> str:
     """int32 ``x @ y`` of whole numbers, in slices of the inner axis whose sums stay exact."""
     inner = x.inner if x.inner is not None else y.inner
     if inner is None:
-        raise Unsupported("integer matrices whose inner size is only known at run time")
+        raise UnknownSize("integer matrices whose inner size is only known at run time")
     if y.integers is not None:
         room = np.moveaxis(np.abs(y.integers), y.axis, 0).reshape(inner, -1) * x.span
     elif x.integers is not None:

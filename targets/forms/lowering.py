@@ -16,6 +16,7 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.origin import location
 from convertkit.onnx.registry import Handler, Registry
 from convertkit.targets.forms.calling import subject
+from convertkit.targets.forms.free_sizes import ways_out
 
 T = TypeVar("T")
 
@@ -74,7 +75,8 @@ class GraphLowering(ABC, Generic[T]):
             try:
                 self._node(node)
             except Unsupported as refusal:
-                raise refusal.located(self._subject(node), location(node), self._ways_out) from None
+                ways = ways_out(refusal, node, self._ways_out)
+                raise refusal.located(self._subject(node), location(node), ways) from None
 
     def _subject(self, node: ir.Node) -> str:
         return subject(node, self._operators.version(node))

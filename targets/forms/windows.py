@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from convertkit.errors import Unsupported
+from convertkit.errors import UnknownSize
 
 Pads = tuple[tuple[int, int], ...]
 """Elements before and after each spatial axis."""
@@ -142,7 +142,7 @@ _SAME = ("SAME_UPPER", "SAME_LOWER")
 def _same(size: int | None, kernel: int, stride: int, dilation: int, *, lower: bool) -> tuple[int, int]:
     reach = (kernel - 1) * dilation + 1
     if size is None and stride != 1:
-        raise Unsupported("auto_pad with a stride over a dynamic dimension")
+        raise UnknownSize("auto_pad with a stride over a dynamic dimension")
     total = reach - 1 if size is None else max((-(-size // stride) - 1) * stride + reach - size, 0)
     small, large = total // 2, total - total // 2
     return (large, small) if lower else (small, large)
@@ -151,5 +151,5 @@ def _same(size: int | None, kernel: int, stride: int, dilation: int, *, lower: b
 def _known(sizes: Sizes, axis: int) -> int:
     size = sizes[axis]
     if size is None:
-        raise Unsupported(f"the size of axis {axis + 2} is dynamic, and this needs it")
+        raise UnknownSize(f"the size of axis {axis + 2} is dynamic, and this needs it")
     return size

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import onnx_ir as ir
 
-from convertkit.errors import Unsupported
+from convertkit.errors import UnknownSize, Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.forms.calling import attributes_of, called
 from convertkit.targets.forms.lowering import GraphLowering, Operators
@@ -59,5 +59,5 @@ def shape_of(value: ir.Value) -> tuple[int, ...]:
     """The sizes of a value; ``Unsupported`` where one is only known at run time."""
     sizes = [size for size in value.shape or () if isinstance(size, int)]
     if value.shape is None or len(sizes) != len(value.shape):
-        raise Unsupported(f"{value.name} has a size that is only known at run time, and blobs of ncnn need it")
+        raise UnknownSize(f"{value.name} has a size that is only known at run time, and blobs of ncnn need it")
     return tuple(sizes)

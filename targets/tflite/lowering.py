@@ -18,6 +18,7 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.origin import location
 from convertkit.onnx.registry import Registry
 from convertkit.targets.forms.calling import attributes_of, called
+from convertkit.targets.forms.free_sizes import ways_out
 from convertkit.targets.forms.lowering import Operators
 from convertkit.targets.forms.source import source_of
 from convertkit.targets.tflite.annotations import activation_of, order_of, quantization_of
@@ -106,7 +107,8 @@ class Lowering:
             try:
                 self._node(node, scope)
             except Unsupported as refusal:
-                raise refusal.located(subject(node, self._operators.version(node)), location(node), WAYS_OUT) from None
+                ways = ways_out(refusal, node, WAYS_OUT)
+                raise refusal.located(subject(node, self._operators.version(node)), location(node), ways) from None
 
     def _node(self, node: ir.Node, scope: Scope) -> None:
         handler = self._operators.find(node)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from convertkit.artifact import Array
-from convertkit.errors import Unsupported
+from convertkit.errors import UnknownSize, Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.coreml.builder import Builder
 from convertkit.targets.coreml.handlers.operands import MOVES, flat_axes, integers, known
@@ -62,7 +62,7 @@ def flatten(b: Builder, x: Tensor, *, axis: int = 1) -> Tensor:
     rows = -1 if None in before else math.prod(size for size in before if size is not None)
     columns = -1 if None in after else math.prod(size for size in after if size is not None)
     if rows == columns == -1:
-        raise Unsupported("dynamic dimensions on both sides of the axis")
+        raise UnknownSize("dynamic dimensions on both sides of the axis")
     return b.reshape(x, (rows, columns))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from convertkit.errors import Unsupported
+from convertkit.errors import UnknownSize, Unsupported
 from convertkit.onnx.fourier import transform
 from convertkit.onnx.registry import Registry
 from convertkit.targets.coreml.builder import Builder
@@ -47,7 +47,7 @@ def _dft(b: Builder, x: Tensor, length: Tensor | None, axis: int, inverse: bool,
     moved = b.transpose(_first(b, x, axis, points), order)
     rest = [-1 if each is None else each for each in moved.shape[:-2]]
     if rest.count(-1) > 1:
-        raise Unsupported("DFT beside more than one dynamic dimension")
+        raise UnknownSize("DFT beside more than one dynamic dimension")
     rows = b.reshape(moved, (-1, weights.shape[2] * parts))
     found = b.op("linear", x=rows, weight=constant(weights.reshape(-1, weights.shape[2] * parts)))
     result = b.reshape(found, (*rest, *weights.shape[:2]))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast, get_args
 import ml_dtypes
 import numpy as np
 
-from convertkit.errors import Unsupported
+from convertkit.errors import UnknownSize, Unsupported
 from convertkit.targets.tflite.graph import Operation, Option, Program, Subgraph
 from convertkit.targets.tflite.tensor import DYNAMIC, DType, QuantParams, Tensor
 
@@ -153,5 +153,5 @@ def dtype_of(value: Array) -> DType:
 def static(shape: Sequence[int], what: str) -> tuple[int, ...]:
     """``shape``, or a refusal where a size is known at run time only."""
     if DYNAMIC in shape:
-        raise Unsupported(f"{what} needs sizes that are only known at run time")
+        raise UnknownSize(f"{what} needs sizes that are only known at run time")
     return tuple(shape)

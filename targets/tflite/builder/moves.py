@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from convertkit.errors import Unsupported
+from convertkit.errors import UnknownSize, Unsupported
 from convertkit.targets.tflite.builder.core import BuilderCore, static
 from convertkit.targets.tflite.tensor import DYNAMIC, DType, QuantParams, Tensor, broadcast_shape
 
@@ -31,7 +31,7 @@ class Moves(BuilderCore):
         if stored is not None and (stored.quantization is None or stored.quantization.axis is None):
             return self.dequantize(self.reshape(stored, shape))
         if shape.count(DYNAMIC) > 1:
-            raise Unsupported(f"a reshape to {shape} has more than one size that is only known at run time")
+            raise UnknownSize(f"a reshape to {shape} has more than one size that is only known at run time")
         return self.emit("RESHAPE", (x, self.ints(shape)), shape, x.dtype, None, x.quantization)
 
     def reshape_to(self, x: Tensor, sizes: Tensor, shape: tuple[int, ...]) -> Tensor:

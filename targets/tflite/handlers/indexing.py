@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from convertkit.errors import Unsupported
+from convertkit.errors import UnknownSize
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import (
@@ -36,7 +36,7 @@ def gathered(b: Builder, x: Tensor, places: Tensor, axis: int) -> Tensor:
 def static_shape(x: Tensor, what: str, *, but_batch: bool = False) -> tuple[int, ...]:
     """The shape of ``x``; a refusal where a size, other than the first ``but_batch``, is only known at run time."""
     if DYNAMIC in x.shape[int(but_batch) :]:
-        raise Unsupported(f"{what} of sizes that are only known at run time")
+        raise UnknownSize(f"{what} of sizes that are only known at run time")
     return x.shape
 
 
@@ -147,7 +147,7 @@ def rows_of(b: Builder, x: Tensor, depth: int) -> Tensor:
 
 def _depth(indices: Tensor) -> int:
     if indices.shape[-1] == DYNAMIC:
-        raise Unsupported("coordinates whose number is only known at run time")
+        raise UnknownSize("coordinates whose number is only known at run time")
     return indices.shape[-1]
 
 

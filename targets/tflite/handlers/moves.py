@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from convertkit.errors import Unsupported
+from convertkit.errors import UnknownSize, Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
@@ -59,7 +59,7 @@ def flatten(b: Builder, x: Tensor, *, axis: int = 1) -> Tensor:
     sides = [x.shape[:axis], x.shape[axis:]]
     known = [DYNAMIC if DYNAMIC in side else int(np.prod(side)) for side in sides]
     if known.count(DYNAMIC) > 1:
-        raise Unsupported("both sides of the flattened shape are only known at run time")
+        raise UnknownSize("both sides of the flattened shape are only known at run time")
     return b.reshape(x, known)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from convertkit.errors import Unsupported
+from convertkit.errors import UnknownSize, Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import as_accepted, constant_ints
@@ -113,7 +113,7 @@ def _repeated(b: Builder, x: Tensor, axis: int, before: int, after: int, mode: s
     if size == DYNAMIC and mode == "edge":
         return _edges_repeated(b, x, axis, before, after)
     if size == DYNAMIC:
-        raise Unsupported(f"{mode} padding of an axis whose size is only known at run time")
+        raise UnknownSize(f"{mode} padding of an axis whose size is only known at run time")
     if mode not in _SOURCES:
         raise Unsupported(f"padding mode {mode}")
     places = np.pad(np.arange(size, dtype=np.int32), (before, after), mode=_SOURCES[mode])  # type: ignore[call-overload]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from convertkit.errors import Unsupported
+from convertkit.errors import UnknownSize, Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.comparisons import converted
@@ -44,7 +44,7 @@ def _spread(b: Builder, values: Tensor, x: Tensor, axis: int, block: int) -> Ten
     if values.rank == 1:
         return b.reshape(values, tuple(values.shape[0] if place == axis else 1 for place in range(x.rank)))
     if x.shape[axis] == DYNAMIC:
-        raise Unsupported("blocks along an axis whose size is only known at run time")
+        raise UnknownSize("blocks along an axis whose size is only known at run time")
     places = np.minimum(np.arange(x.shape[axis]) // block, values.shape[axis] - 1).astype(np.int32)
     if values.constant is not None:
         return b.constant(np.take(values.constant, places, axis))

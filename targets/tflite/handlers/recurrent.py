@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from convertkit.artifact import Array
-from convertkit.errors import Unsupported
+from convertkit.errors import UnknownSize, Unsupported
 from convertkit.kernel_costs import DenseShape
 from convertkit.onnx.registry import Registry
 from convertkit.targets.forms.recurrent_nodes import Recurrent, gated, long_short_term, plain
@@ -217,7 +217,7 @@ def _with_features(b: Builder, x: Tensor, features: int) -> Tensor:
     if known != DYNAMIC:
         return x
     if DYNAMIC in (steps, batch) and steps == batch:
-        raise Unsupported("a recurrent operator over steps, samples and features that are only known at run time")
+        raise UnknownSize("a recurrent operator over steps, samples and features that are only known at run time")
     return b.reshape(x, (steps, batch, features))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from convertkit.errors import Unsupported
+from convertkit.errors import UnknownSize, Unsupported
 from convertkit.onnx.registry import Handler, Registry
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import (
@@ -128,7 +128,7 @@ for _op, _since, _compute in (
 def known_size(x: Tensor, axis: int, what: str) -> int:
     """The size of one axis; a refusal where it is only known at run time."""
     if x.shape[axis] == DYNAMIC:
-        raise Unsupported(f"{what} along an axis whose size is only known at run time")
+        raise UnknownSize(f"{what} along an axis whose size is only known at run time")
     return x.shape[axis]
 
 
@@ -178,7 +178,7 @@ def cum_prod(b: Builder, x: Tensor, axis: Tensor, *, exclusive: int = 0, reverse
     (place,) = constant_ints(axis, "the axis")
     place %= x.rank
     if not x.is_static:
-        raise Unsupported("CumProd of sizes that are only known at run time")
+        raise UnknownSize("CumProd of sizes that are only known at run time")
     (product,) = as_accepted(b, "MUL", x)
     if reverse:
         product = b.reverse(product, (place,))
@@ -287,7 +287,7 @@ def eye_like(b: Builder, x: Tensor, *, dtype: int | None = None, k: int = 0) -> 
     from onnx import helper
 
     if not x.is_static:
-        raise Unsupported("the shape is only known at run time")
+        raise UnknownSize("the shape is only known at run time")
     kind = helper.tensor_dtype_to_np_dtype(dtype) if dtype else np.dtype(x.dtype)
     rows, columns = x.shape
     return b.constant(np.eye(rows, columns, k, dtype=kind))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from convertkit.artifact import Array
-from convertkit.errors import Unsupported
+from convertkit.errors import UnknownSize, Unsupported
 from convertkit.onnx.interpolation import Axis, Method, matrix, nearest, outside
 from convertkit.onnx.registry import Registry
 from convertkit.targets.forms.resizing import Resizing, resize_node
@@ -48,7 +48,7 @@ def resized(b: Builder, x: Tensor, places: Sequence[int], target: Resizing[Tenso
     if method.mode not in ("nearest", "linear", "cubic"):
         raise Unsupported(f"mode {method.mode}")
     if any(DYNAMIC in (axis.size, axis.wanted) for axis in axes.values()):
-        raise Unsupported("a resized axis whose size is only known at run time")
+        raise UnknownSize("a resized axis whose size is only known at run time")
     result = x
     for place, axis in axes.items():
         if method.mode == "nearest":
@@ -113,7 +113,7 @@ def _kept_ratio(before: list[int], after: list[int], policy: str) -> list[float]
     """The scales of wanted sizes; nan where only the kernel will know it."""
     if DYNAMIC in before:
         if policy != "stretch":
-            raise Unsupported(f"keep_aspect_ratio_policy {policy} of sizes that are only known at run time")
+            raise UnknownSize(f"keep_aspect_ratio_policy {policy} of sizes that are only known at run time")
         return [math.nan if size == DYNAMIC else want / size for size, want in zip(before, after, strict=True)]
     ratios = [wanted / size for size, wanted in zip(before, after, strict=True)]
     if policy == "stretch":

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from convertkit.errors import Unsupported
+from convertkit.errors import UnknownSize, Unsupported
 from convertkit.onnx.interpolation import Axis, Method, matrix
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import float_only, like
@@ -36,7 +36,7 @@ def free_axes(
     found = {}
     for axis, scale in zip(axes, np.asarray(scales.constant).tolist(), strict=True):
         if scale != int(scale):
-            raise Unsupported(f"an axis whose size is only known at run time, times {scale:g}: only whole factors")
+            raise UnknownSize(f"an axis whose size is only known at run time, times {scale:g}: only whole factors")
         if scale != 1:
             found[axis] = FreeAxis(b.mul(b.size_of(x, axis), b.ints([int(scale)])), int(scale))
     return found
@@ -49,7 +49,7 @@ def resized_at_run_time(b: Builder, x: Tensor, axes: Mapping[int, FreeAxis], met
     if method.mode == "cubic":
         return _cubic(b, x, axes, method)
     if method.mode != "nearest" or not _is_floor(method, axes):
-        raise Unsupported(
+        raise UnknownSize(
             f"a resized axis whose size is only known at run time, with mode {method.mode}, "
             f"{method.coordinates} and {method.nearest}: exact is nearest, asymmetric and floor"
         )
@@ -68,7 +68,7 @@ def _cubic(b: Builder, x: Tensor, axes: Mapping[int, FreeAxis], method: Method) 
     """For a whole factor: each of its phases is one weighted sum of neighbours, whatever the size."""
     factors = {axis: free.factor for axis, free in axes.items() if free.factor is not None}
     if len(factors) < len(axes) or method.coordinates not in _PHASED or method.exclude_outside:
-        raise Unsupported(
+        raise UnknownSize(
             "a resized axis whose size is only known at run time, with mode cubic: exact are whole factors with "
             "half_pixel or asymmetric, without exclude_outside"
         )
@@ -122,12 +122,12 @@ def _linear(b: Builder, x: Tensor, axes: Mapping[int, FreeAxis], method: Method)
     """RESIZE_BILINEAR, which knows the sizes that it is given."""
     grows = all(free.factor is not None for free in axes.values())
     if method.antialias and not grows:
-        raise Unsupported("antialias over an axis whose size is only known at run time")
+        raise UnknownSize("antialias over an axis whose size is only known at run time")
     corners = method.coordinates == "align_corners"
     # PyTorch's own half_pixel differs for a result of one element only, and two is the least of a whole factor.
     half = method.coordinates == "half_pixel" or (method.coordinates == "pytorch_half_pixel" and grows)
     if x.rank != 4 or not set(axes) <= {1, 2} or not (corners or half or method.coordinates == "asymmetric"):
-        raise Unsupported(f"a resized axis whose size is only known at run time, with {method.coordinates}")
+        raise UnknownSize(f"a resized axis whose size is only known at run time, with {method.coordinates}")
     if not (x.dtype == "float32" or x.is_quantized):
         raise Unsupported(f"{x.dtype} input: TFLite RESIZE_BILINEAR takes float32 and quantized integers")
     parts = [axes[place].wanted if place in axes else b.size_of(x, place) for place in (1, 2)]

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from convertkit.errors import Unsupported
+from convertkit.errors import UnknownSize, Unsupported
 from convertkit.onnx.columns import block_places
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
@@ -183,7 +183,7 @@ def col2im(
     places = block_places(image, block, dilations, pads, strides)
     batch, columns, count = x.shape
     if DYNAMIC in (columns, count):
-        raise Unsupported("Col2Im of channels or columns whose number is only known at run time")
+        raise UnknownSize("Col2Im of channels or columns whose number is only known at run time")
     channels, pixels = columns // math.prod(block), math.prod(image)
     split = b.reshape(x, (DYNAMIC if batch == DYNAMIC else batch * channels, math.prod(block) * count))
     rows = b.transpose(split, (1, 0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from convertkit.artifact import Array
-from convertkit.errors import Unsupported
+from convertkit.errors import UnknownSize, Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import as_accepted, constant_ints
@@ -127,7 +127,7 @@ def split(
     count, total = num_outputs or len(b.results), x.shape[axis]
     if (sizes is None and total == DYNAMIC) or (sizes is not None and sizes.constant is None):
         if x.rank > _MAX_SLICED_RANK:
-            raise Unsupported("a split into parts whose size is only known at run time, of more than five axes")
+            raise UnknownSize("a split into parts whose size is only known at run time, of more than five axes")
         (wide,) = as_accepted(b, "SLICE", x)
         pieces = equal_parts(b, wide, axis, count) if sizes is None else computed_parts(b, wide, axis, sizes, count)
         return tuple(b.cast(piece, x.dtype) if wide is not x else piece for piece in pieces)
@@ -243,7 +243,7 @@ def _cut_unknown(b: Builder, x: Tensor, cuts: list[slice]) -> Tensor:
 def _cut_flattened(b: Builder, x: Tensor, cuts: list[slice], touched: list[int]) -> Tensor:
     """One axis after the other, as the middle one of three."""
     if x.shape.count(DYNAMIC) > 1:
-        raise Unsupported(f"a cut of rank {x.rank} with more than one dynamic dimension")
+        raise UnknownSize(f"a cut of rank {x.rank} with more than one dynamic dimension")
     for axis in touched:
         before, after = _together(x.shape[:axis]), _together(x.shape[axis + 1 :])
         flat = b.reshape(x, (before, x.shape[axis], after))
@@ -266,7 +266,7 @@ def center_crop_pad(b: Builder, x: Tensor, sizes: Tensor, *, axes: tuple[int, ..
     pads = [(0, 0)] * x.rank
     for axis, target in zip(places, wanted, strict=True):
         if x.shape[axis] == DYNAMIC:
-            raise Unsupported("an axis to cut or pad whose size is only known at run time")
+            raise UnknownSize("an axis to cut or pad whose size is only known at run time")
         surplus = x.shape[axis] - target
         if surplus > 0:
             cuts[axis] = slice(surplus // 2, surplus // 2 + target)
@@ -280,7 +280,7 @@ def det(b: Builder, x: Tensor) -> Tensor:
     """Expansion by minors, for matrices up to 4 × 4."""
     rows = x.shape[-1]
     if rows == DYNAMIC or x.shape.count(DYNAMIC) > 1:
-        raise Unsupported("determinants of sizes that are only known at run time")
+        raise UnknownSize("determinants of sizes that are only known at run time")
     if rows > 4:
         raise Unsupported(f"the determinant of {rows} × {rows} matrices; expansion by minors is exact up to 4 × 4")
     flat = b.reshape(x, (-1, rows, rows)) if x.rank != 3 else x

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from convertkit.errors import Unsupported
+from convertkit.errors import UnknownSize, Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.forms.windows import Pads
 from convertkit.targets.tflite.annotations import NHWC
@@ -137,7 +137,7 @@ def _pads(full: tuple[int, ...], sizes: tuple[int, ...], asked: Asked) -> tuple[
         cut = tuple((pads[axis], pads[axis + rank] - extra[axis]) for axis in range(rank))
     else:
         if DYNAMIC in full:
-            raise Unsupported("an output shape that depends on sizes known at run time only")
+            raise UnknownSize("an output shape that depends on sizes known at run time only")
         cut = tuple(
             _shared(size + more - want, asked.auto_pad, more)
             for size, more, want in zip(full, extra, wanted, strict=True)

@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from convertkit.artifact import Array
-from convertkit.errors import Unsupported
+from convertkit.errors import UnknownSize, Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.forms.windows import Window
 from convertkit.targets.tflite.annotations import NHWC
@@ -30,7 +30,7 @@ windows = Registry()
 def seen(win: Window, axis: int, size: int) -> Array:
     """Input places (out, kernel) along one axis, outside of [0, size) where a window reaches into padding."""
     if size == DYNAMIC:
-        raise Unsupported("a window along an axis whose size is only known at run time")
+        raise UnknownSize("a window along an axis whose size is only known at run time")
     before, after = win.pads[axis]
     reach = (win.kernel[axis] - 1) * win.dilations[axis] + 1
     count = (size + before + after - reach) // win.strides[axis] + 1

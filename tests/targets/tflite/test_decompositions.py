@@ -140,8 +140,9 @@ def test_einsum_that_merges_free_sizes_is_refused_by_name():
         + """g (float[N,T,3,U] x, float[N,U,5] w) => (float[A,B,C,D] y) {
         [summing] y = Einsum <equation: string = "ntau,nub->ntab"> (x, w) }"""
     )
-    with pytest.raises(Unsupported, match=r"summing \(Einsum\): an Einsum that merges several sizes"):
+    with pytest.raises(Unsupported, match=r"summing \(Einsum\): an Einsum that merges several sizes") as refusal:
         expanded(text, set())
+    assert refusal.value.ways_out == ("--static T=SIZE --static U=SIZE", "--target onnxruntime")
 
 
 def test_integer_matrices_are_cut_where_float32_would_round():

@@ -211,8 +211,9 @@ def test_columns_of_every_batch() -> None:
         <int64[2] image = {5,4}, int64[2] block = {2,2}> {
         y = Col2Im<strides=[2,1], pads=[1,0,0,0], dilations=[2,2]>(x, image, block) }"""
     compiled(text).agree(*({"x": numbers(batch, 12, 4, seed=batch)} for batch in BATCHES))
-    with pytest.raises(Unsupported, match="whose number is only known at run time"):
+    with pytest.raises(Unsupported, match="whose number is only known at run time") as refusal:
         compiled(text.replace("n,12,4", "n,12,m"))
+    assert refusal.value.ways_out == ("--static m=SIZE", "--target onnxruntime")
 
 
 def test_pixels_of_every_batch() -> None:
