@@ -116,7 +116,10 @@ IDLE = {
     "--input": [
         ("--input z:1,5", "--input z: the model has no such input"),
         ("--input x:1,5 --input x:2,5", "--input x is given twice"),
-        ("--input x:M,5", "--input x: ['M', 5], the model takes ['N', 5]"),
+        (
+            "--input x:M,5",
+            "--input x: M,5, the model takes N,5: instead of M give N, which",
+        ),
         ("--input x:1,5:float32[3,1)", "--input x: [3,1) holds no values"),
         ("--input x:1,5:float32[0,inf)", "--input x: [0,inf) holds no values"),
     ],

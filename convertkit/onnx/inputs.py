@@ -40,10 +40,18 @@ def _merged(spec: TensorSpec, option: InputSpec) -> TensorSpec:
     shape = spec.shape
     if option.shape or (option.shape is not None and option.dtype is None):  # NAME::DTYPE[LOW,HIGH) says no shape
         if len(option.shape) != len(shape):
-            raise UsageError(f"--input {spec.name}: {len(option.shape)} dimensions, the model takes {list(shape)}")
+            raise UsageError(f"--input {spec.name}: {len(option.shape)} dimensions, the model takes {_told(shape)}")
         for axis, (size, dim) in enumerate(zip(option.shape, shape, strict=True)):
             differs = size != dim and not (isinstance(size, str) and dim in ("batch", f"{spec.name}_{axis}"))
             if differs and (isinstance(dim, int) or isinstance(size, str)):
-                raise UsageError(f"--input {spec.name}: {list(option.shape)}, the model takes {list(shape)}")
+                way = (
+                    f": instead of {size} give {dim}, which stays dynamic, or a number" if isinstance(dim, str) else ""
+                )
+                raise UsageError(f"--input {spec.name}: {_told(option.shape)}, the model takes {_told(shape)}{way}")
         shape = tuple(size if isinstance(size, int) else dim for size, dim in zip(option.shape, shape, strict=True))
     return dataclasses.replace(spec, shape=shape, value_range=option.value_range)
+
+
+def _told(shape: Sequence[int | str]) -> str:
+    """As ``--input`` writes a shape."""
+    return ",".join(map(str, shape)) or "a single number"
