@@ -92,14 +92,22 @@ def bypass(node: ir.Node, value: ir.Value) -> None:
 
     Of the interface nothing may be lost: see :func:`dropped` for a ``value`` that is an input or an output itself.
     """
-    graph, old = node.graph, node.outputs[0]
+    graph = node.graph
     assert graph is not None
+    stands_for(value, node.outputs[0])
+    graph.remove(node, safe=True)
+
+
+def stands_for(value: ir.Value, old: ir.Value) -> None:
+    """What read ``old`` reads ``value``.
+
+    It takes over the name of an output, unless it is one, or an input, itself.
+    """
     name, takes_over = old.name, old.is_graph_output() and not (value.is_graph_output() or value.is_graph_input())
     old.replace_all_uses_with(value, replace_graph_outputs=True)
     if name and takes_over:
         old.name = None
         value.name = name
-    graph.remove(node, safe=True)
 
 
 def dropped(node: ir.Node, source: ir.Value) -> None:

@@ -72,6 +72,7 @@ _INT8: Mapping[str, OpRule] = {
     "GlobalMaxPool": _MOVES,
     "Concat": OpRule(same_scale=True),  # with several scales, results are up to 14 LSB off
     "Pad": _MOVES,
+    "Identity": _MOVES,
     "Reshape": _MOVES,
     "Flatten": _MOVES,
     "Squeeze": _MOVES,
