@@ -172,7 +172,7 @@ class Integers:
         if self._options.full_integer:
             pixels_as_integers(self._model)
             attention_in_parts(self._model, self._profile)
-            finite_masks(self._model, self._measured, self._state)
+            finite_masks(self._model, self._profile, self._measured, self._state)
             whole_numbers_as_tables(self._model, self._profile, self._measured, self._state)
             divisions_as_products(self._model, self._profile)
             norms_in_parts(self._model, self._profile)

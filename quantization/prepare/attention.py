@@ -16,7 +16,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
-from convertkit.onnx.edit import add_constant, inserted, is_float32, stands_for
+from convertkit.onnx.edit import add_constant, array_of, inserted, is_float32, stands_for
 from convertkit.profile import QuantProfile
 
 _PARTS = ("MatMul.dynamic", "Mul", "Softmax")
@@ -163,6 +163,16 @@ def _seen(node: ir.Node, sizes: _Sizes) -> Array:
     return np.asarray(seen if left < 0 else seen & (apart >= -left))
 
 
+def _may_be_empty(seen: Array, mask: ir.Value | None) -> bool:
+    """Whether a row may read no place of those that it has ``seen``; flags that are given may say anything."""
+    if mask is not None and mask.dtype == ir.DataType.BOOL:
+        flags = array_of(mask)
+        if flags is None:
+            return True
+        seen = np.logical_and(seen, flags)
+    return not seen.any(axis=-1).all()
+
+
 class _Steps:
     """Nodes in front of one node."""
 
@@ -191,7 +201,16 @@ class _Steps:
                 mask = self.repeated(mask, sizes)
             scores = self.op("Add", [scores, mask], shape) if is_float32(mask) else self.kept(scores, mask)
         shares = self.op("Softmax", [scores], shape, axis=-1)
+        if _may_be_empty(seen, mask):
+            shares = self.guarded(shares)
         return self.op("MatMul", [shares, values], (*shape[:3], sizes.out))
+
+    def guarded(self, shares: ir.Value) -> ir.Value:
+        """Nothing of any value for a row that reads none, whose Softmax is NaN."""
+        empty = self.op("IsNaN", [shares], tuple(shares.shape or ()))
+        empty.type = ir.TensorType(ir.DataType.BOOL)
+        nothing = self.stored("none", np.array(0, np.float32))
+        return self.op("Where", [empty, nothing, shares], tuple(shares.shape or ()))
 
     def repeated(self, mask: ir.Value, sizes: _Sizes) -> ir.Value:
         """A mask of rows, once for each head of queries that reads the same keys; one for all rows stays."""

@@ -2,6 +2,7 @@
 
 before:  Softmax (Where (keep, scores, -inf)), or Softmax (Add (scores, mask)) with a mask of 0 and -inf, -10000, …
 after:   Softmax (Where (keep, scores, c)), where c lies so far below all measured scores that its weight is nothing
+         Softmax (Min (scores, limits)) for flags that are stored, the limits c and the largest measured score
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from convertkit.artifact import Array
 from convertkit.onnx.edit import add_constant, array_of, dropped, inserted, is_same_shape, replaced
+from convertkit.profile import QuantProfile
 from convertkit.quantization.calibrate.histogram import Statistics
 from convertkit.quantization.calibrate.observe import observe
 from convertkit.quantization.prepare.mask_flags import FAR, Masked, Masks
@@ -24,8 +26,13 @@ _BELOW: Final = 10.0
 """A weight of exp(-10), 1/90 of a step of a Softmax of bytes."""
 
 
-def finite_masks(model: ir.Model, feeds: Iterable[Feed], state: Mapping[str, Array]) -> None:
-    """Replace the mask in front of every Softmax by such a choice, in place; ``feeds`` tell how low scores are."""
+def finite_masks(model: ir.Model, profile: QuantProfile, feeds: Iterable[Feed], state: Mapping[str, Array]) -> None:
+    """Replace the mask in front of every Softmax by such a choice, in place; ``feeds`` tell how low scores are.
+
+    Limits are for kernels whose Min has one scale: NPUs have it where they have no choice.
+    """
+    least = profile.rule(("Min",))
+    has_limits = least is not None and least.same_scale
     masks = Masks(model.graph)
     found = [
         (node, masked.rest, masked)
@@ -40,7 +47,7 @@ def finite_masks(model: ir.Model, feeds: Iterable[Feed], state: Mapping[str, Arr
             seen = measured[str(scores.name)]
             flags = _flags(node, masked)
             if flags is not None and _is_masked_out(seen, masked.mark):
-                _choose(node, flags, scores, seen.low - _BELOW)
+                _choose(node, flags, scores, seen.low - _BELOW, seen.high if has_limits else None)
                 _without_guards(node, masked)
     RemoveUnusedNodesPass()(model)
 
@@ -51,11 +58,17 @@ def _is_masked_out(scores: Statistics, mark: float) -> bool:
     return bool(finite and scores.high + mark < scores.low - _BELOW)
 
 
-def _choose(softmax: ir.Node, flags: ir.Value, scores: ir.Value, number: float) -> None:
-    value = softmax.inputs[0]
+def _choose(softmax: ir.Node, flags: ir.Value, scores: ir.Value, number: float, largest: float | None) -> None:
+    value, stored = softmax.inputs[0], array_of(flags)
     assert value is not None
-    masked = add_constant(_graph(softmax), f"{value.name}_masked", np.array(number, np.float32))
-    chosen = inserted(softmax, "Where", [flags, scores, masked], value)
+    if stored is None or largest is None:
+        masked = add_constant(_graph(softmax), f"{value.name}_masked", np.array(number, np.float32))
+        chosen = inserted(softmax, "Where", [flags, scores, masked], value)
+    else:
+        limits = np.where(stored, largest, number).astype(np.float32)
+        chosen = inserted(
+            softmax, "Min", [scores, add_constant(_graph(softmax), f"{value.name}_limits", limits)], value
+        )
     softmax.replace_input_with(0, chosen.outputs[0])
 
 

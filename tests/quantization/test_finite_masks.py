@@ -10,12 +10,13 @@ import pytest
 from onnx import numpy_helper, parser
 
 import convertkit
+from convertkit.profile import QuantProfile
 from convertkit.quantization.graph.units import find_units
 from convertkit.quantization.place.masks import marking_units
 from convertkit.quantization.prepare.finite_masks import finite_masks
 from convertkit.recipe import ExportOptions
 from convertkit.targets.tflite.inspection import operators
-from convertkit.targets.tflite.profile import profile
+from tests.quantization.conftest import TARGETS
 
 B, HEADS, Q, K = 2, 3, 4, 6
 ARRAYS = {
@@ -81,20 +82,25 @@ def outputs(proto: onnx.ModelProto, feeds: list[dict[str, np.ndarray]]) -> list[
     return [session.run(None, {name: value for name, value in feed.items() if name in taken}) for feed in feeds]
 
 
-def finite(proto: onnx.ModelProto) -> ir.Model:
-    """The model after the rewriting, which saw samples that mask nothing."""
+def profile_of(target: str) -> QuantProfile:
+    return TARGETS[target].profile(ExportOptions(source="x", precision="int8", full_integer=True))
+
+
+def finite(proto: onnx.ModelProto, target: str = "tflite") -> ir.Model:
+    """The model after the rewriting for ``target``, which saw samples that mask nothing."""
     found = ir.from_proto(proto)
     taken = {each.name for each in proto.graph.input}
     feeds = [{name: value for name, value in feed.items() if name in taken} for feed in data(64, masked=False)]
-    finite_masks(found, feeds, {})
+    finite_masks(found, profile_of(target), feeds, {})
     return found
 
 
+@pytest.mark.parametrize("target", ["tflite", "qnn"])
 @pytest.mark.parametrize("form", FORMS)
-def test_masks_hold_without_infinities(form: str) -> None:
+def test_masks_hold_without_infinities(form: str, target: str) -> None:
     proto = model(FORMS[form])
-    after = finite(proto)
-    units = find_units(after.graph, profile(ExportOptions(source="x", precision="int8", full_integer=True)))
+    after = finite(proto, target)
+    units = find_units(after.graph, profile_of("tflite"))
     assert not marking_units(units)
     assert not [node.name for node in after.graph if node.op_type == "Cast" and node.attributes["to"].as_int() == 1][1:]
     feeds = data(8, masked=True)
@@ -121,9 +127,11 @@ def test_rows_in_which_nothing_counts(number: str) -> None:
         np.testing.assert_allclose(new, old, atol=1e-3)
 
 
-def test_a_stored_mask_is_made_before_the_model_runs() -> None:
+@pytest.mark.parametrize(("target", "choice"), [("tflite", "Min"), ("qnn", "Where")])
+def test_a_stored_mask_is_made_before_the_model_runs(target: str, choice: str) -> None:
+    """As limits, which Vela takes, where the kernel has one scale."""
     proto = model("a = Add (s, window)")
-    assert [node.op_type for node in finite(proto).graph] == ["Mul", "Where", "Softmax"]
+    assert [node.op_type for node in finite(proto, target).graph] == ["Mul", choice, "Softmax"]
 
 
 LEFT = {
