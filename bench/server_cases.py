@@ -52,7 +52,7 @@ TITLES = {
     "openvino": "OpenVINO",
     "tf-serving": "SavedModel",
     "tensorrt": "TensorRT form and engine",
-    "tensorrt, dynamic": f"TensorRT-RTX engines of a free batch, {SIZES}",
+    "tensorrt, dynamic": f"TensorRT-RTX engines of a dynamic batch, {SIZES}",
 }
 
 

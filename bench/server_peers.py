@@ -220,8 +220,9 @@ _WHAT = {
     "is one. convertkit with `--openvino-weight-bits 8`, and with its default of 7, which is exact on processors\n"
     "without VNNI, too. Of MobileNetV2 with weights of 8 bits the first convolution stays float, as integers\n"
     "everywhere keep too little: what NNCF delivers, and `--accept-loss`, in its time.\n"
-    "[Why](openvino.md#where-nncfs-files-are-faster) some rows are above 1. The rows of EfficientNet-B0,\n"
-    "MobileNetV3 and mnist_pytorch are of before [two changes](openvino.md#two-changes-measured).",
+    "[Why](openvino.md#where-nncfs-files-are-faster) some rows are above 1. Where the median sample keeps 3 dB\n"
+    "more than all together, it is told. The rows of ConvNeXt-T, EfficientNet-B0, MobileNetV3 and mnist_pytorch are\n"
+    "of a newer run, on a machine so busy with other work that each call took two to five times as long.",
     "tf-serving": "onnx2tf 2.6.9 (its TensorFlow converter). The largest difference over an output's largest value:\n"
     "onnx2tf's GPT block computes something else.",
     "tensorrt": "ModelOpt 0.47.0 (entropy). Both run as QDQ in ONNX Runtime without optimisations: what TensorRT\n"
