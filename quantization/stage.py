@@ -120,6 +120,8 @@ class HalfPrecision(LossyStep):
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         """Write the model; ``diagnosis`` names what stays float32."""
         model = at_least(load_model(source.path), self.short.opset)
+        if self.profile.half == "compute" and self.profile.written_out is not None:
+            self.profile.written_out(model)
         reference = reference_of(model, self.calibration, initial_state(source))
         if self.profile.half == "weights":
             prepare(model)  # a normalisation that a target folds into halves later would make floats of them

@@ -169,6 +169,10 @@ class _Layer:
         return _Weights(w, r, self._place.op("Add", *halves), None)
 
     def _matrix(self, value: ir.Value, number: int) -> ir.Value:
+        """One direction's, turned around: a constant where it is one, since nothing folds a part of a large one."""
+        stored = array_of(value)
+        if stored is not None:
+            return self._place.constant(np.ascontiguousarray(stored[number].T))
         sizes = _sizes(value)[1:]
         return self._place.op("Transpose", self._picked(value, number, sizes), shape=sizes[::-1], perm=[1, 0])
 

@@ -19,6 +19,7 @@ from dataclasses import replace
 
 from convertkit.profile import MOVED, WEIGHTED, OpRule, QuantProfile
 from convertkit.recipe import ExportOptions
+from convertkit.targets.forms.unrolled_cells import write_single_steps
 from convertkit.targets.tensorrt.parser import parsers
 
 _SUM = OpRule(constants=False, float_output=True)
@@ -38,7 +39,16 @@ _PRODUCTS = {kind: rule for kind, rule in _INT8.items() if kind in WEIGHTED and 
 
 
 def profile(options: ExportOptions) -> QuantProfile:
-    """The profile for ``options.precision``."""
+    """The profile for ``options.precision``.
+
+    Recurrent layers of one step have weights of fewer bits: they are written out before.  In integers and 8-bit floats
+    they stay float, as all recurrent layers do: what their states lose adds up from call to call.
+    """
+    found = _profile(options)
+    return found if options.precision in ("int8", "fp8") else replace(found, written_out=write_single_steps)
+
+
+def _profile(options: ExportOptions) -> QuantProfile:
     if options.precision == "w8":
         return QuantProfile("tensorrt w8", "int8", True, WEIGHTED, bias="float32", weight_only=True, integer_rows=False)
     if options.precision == "w4":

@@ -255,3 +255,35 @@ def test_an_embedding_stays_float_beside_stored_weights(tmp_path: Path, precisio
     assert stored["words"] == TensorProto.FLOAT
     assert {TensorProto.INT8, TensorProto.INT4} & set(stored.values())
     assert engine_bytes(result.artifact.path) > 0
+
+
+@pytest.mark.parametrize(
+    ("flag", "kind"),
+    [
+        ("fp16", TensorProto.FLOAT16),
+        ("bf16", TensorProto.BFLOAT16),
+        ("w8", TensorProto.INT8),
+        ("int8", TensorProto.FLOAT),
+    ],
+)
+def test_a_layer_of_one_step_has_weights_of_fewer_bits_but_stays_float_in_int8(
+    tmp_path: Path, flag: str, kind: int
+) -> None:
+    rng = np.random.default_rng(2)
+    shapes = {"w": (1, 192, 40), "r": (1, 192, 64), "b": (1, 384)}
+    nodes = [helper.make_node("GRU", ["x", "w", "r", "b", "", "h"], ["", "y"], "cell", hidden_size=64)]
+    infos = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in {"x": (1, 1, 40), "h": (1, 1, 64), "y": (1, 1, 64)}.items()
+    ]
+    stored = [numpy_helper.from_array(rng.normal(0, 0.3, s).astype(np.float32), n) for n, s in shapes.items()]
+    graph = helper.make_graph(nodes, "g", infos[:2], infos[2:], stored)
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    calib = {name: rng.normal(0, 1, (16, 1, size)).astype(np.float32) for name, size in (("x", 40), ("h", 64))}
+    path = save(proto, tmp_path / "source.onnx")
+    made = convertkit.export(path, "tensorrt", output=tmp_path / "out", calib=calib, **{flag: True})
+    model = onnx.load(made.artifact.path)
+    assert "GRU" not in {node.op_type for node in model.graph.node}
+    matrices = [each for each in model.graph.initializer if len(each.dims) == 2 and each.dims[1] >= 40]
+    assert {each.data_type for each in matrices} == {kind}
+    assert engine_bytes(made.artifact.path)
