@@ -47,6 +47,7 @@ from convertkit.quantization.prepare.outside_tables import NOTE as OUTSIDE
 from convertkit.quantization.prepare.outside_tables import without_outside
 from convertkit.quantization.prepare.pixels import pixels_as_integers
 from convertkit.quantization.prepare.prepare import prepare
+from convertkit.quantization.prepare.repeated import repeated_places
 from convertkit.quantization.prepare.resizing import convolve_before_enlarging
 from convertkit.quantization.prepare.whole_numbers import whole_numbers_as_tables
 from convertkit.quantization.report import describe
@@ -171,6 +172,7 @@ class Integers:
         outside = self._options.full_integer and without_outside(self._model)
         if self._options.full_integer:
             pixels_as_integers(self._model)
+            repeated_places(self._model)
             attention_in_parts(self._model, self._profile)
             finite_masks(self._model, self._profile, self._measured, self._state)
             whole_numbers_as_tables(self._model, self._profile, self._measured, self._state)

@@ -26,6 +26,7 @@ NOT_COMPUTED: tuple[type[Exception], ...] = (*CANNOT_RUN, _STATE.InvalidArgument
 """A small model of constants is not one that ONNX Runtime computes."""
 ERRORS: tuple[type[Exception], ...] = (
     _STATE.Fail,
+    _STATE.EPFail,
     _STATE.InvalidArgument,
     _STATE.InvalidGraph,
     _STATE.InvalidProtobuf,

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import onnx_ir as ir
-
 from convertkit.profile import WEIGHTED, FixedOutput, OpRule, QuantProfile
 from convertkit.recipe import ExportOptions
-from convertkit.targets.forms.unrolled_cells import write_cells
+from convertkit.targets.qnn.written_out import write_out
 
 _PLAIN = OpRule()
 _FIRST = OpRule(data=(0,))
@@ -92,9 +90,4 @@ _INT8: Mapping[str, OpRule] = {
 
 def profile(options: ExportOptions) -> QuantProfile:
     """The profile for ``options.precision``."""
-    return QuantProfile("qnn int8", "int8", False, _INT8, tie_free=True, written_out=_steps_written_out)
-
-
-def _steps_written_out(model: ir.Model) -> None:
-    """LSTM, GRU and RNN step by step: the HTP has no such layer of 8 bits."""
-    write_cells(model, "Qualcomm's NPU")
+    return QuantProfile("qnn int8", "int8", False, _INT8, tie_free=True, written_out=write_out)
