@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 
 import onnx_ir as ir
@@ -18,7 +19,7 @@ def ways_out(refusal: Unsupported, node: ir.Node, others: tuple[str, ...]) -> tu
     if not isinstance(refusal, UnknownSize):
         return others
     dims = _dims_behind(node)
-    return (" ".join(f"--static {dim}=SIZE" for dim in dims), *others) if dims else others
+    return (" ".join(f"--static {shlex.quote(f'{dim}=SIZE')}" for dim in dims), *others) if dims else others
 
 
 def _dims_behind(node: ir.Node) -> list[str]:
@@ -30,12 +31,12 @@ def _dims_behind(node: ir.Node) -> list[str]:
     if any(each.op_type in _OF_DATA for each in above):
         return []
     given = dict.fromkeys(value for each in (node, *above) for value in each.inputs if value is not None)
-    sizes = [_names(value) for value in given if value.is_graph_input()]
+    sizes = [_dynamic(value) for value in given if value.is_graph_input()]
     names = list(dict.fromkeys(name for each in sizes for name in each))
     leading = {each[0] for each in sizes if each}
     inner = [name for name in names if {name} != leading] or names
-    own = {name for value in node.inputs if value is not None for name in _names(value)}
-    return [name for name in inner if name in own] or inner
+    own = [size for value in node.inputs if value is not None for size in _dynamic(value)]
+    return [name for name in inner if any(_holds(size, name) for size in own)] or inner
 
 
 def _above(node: ir.Node) -> Iterator[ir.Node]:
@@ -51,7 +52,12 @@ def _above(node: ir.Node) -> Iterator[ir.Node]:
                 yield producer
 
 
-def _names(value: ir.Value) -> list[str]:
-    """The words in the dynamic sizes of ``value``: of ``floor(H/2)`` it is ``H``."""
+def _dynamic(value: ir.Value) -> list[str]:
+    """The sizes of ``value`` that have names, or are computed from such."""
     sizes = () if value.shape is None else value.shape
-    return [name for size in sizes if not isinstance(size, int) for name in re.findall(r"[A-Za-z_]\w*", str(size))]
+    return [str(size) for size in sizes if isinstance(size, ir.SymbolicDim) and size.value is not None]
+
+
+def _holds(size: str, name: str) -> bool:
+    """Whether a size is computed from ``name``, as ``floor(H/2)`` is from ``H``."""
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", size) is not None

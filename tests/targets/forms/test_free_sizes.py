@@ -45,5 +45,12 @@ def test_sizes_that_no_dimension_decides(inputs: str, nodes: str):
     assert ways_out(UnknownSize("a size"), _last(inputs, nodes), OTHERS) == OTHERS
 
 
+def test_a_name_may_be_of_any_characters():
+    node = _last("float[N,T] x", "y = Hardmax <axis = 1> (x)")
+    assert node.inputs[0] is not None
+    node.inputs[0].shape = ir.Shape(["batch-size", "past seq"])
+    assert ways_out(UnknownSize("a size"), node, OTHERS) == ("--static 'past seq=SIZE'", *OTHERS)
+
+
 def test_other_refusals_keep_their_ways_out():
     assert ways_out(Unsupported("a mode"), _last("float[N,T] x", "y = Hardmax (x)"), OTHERS) == OTHERS
