@@ -21,6 +21,7 @@ from convertkit.onnx.onnxruntime_compat import cuts_sums
 
 _SHIFT = 128
 _ZERO_POINT = 2
+_SAYS_ITS_TYPE = 21
 _CONTRIB = "com.microsoft"
 
 
@@ -135,6 +136,26 @@ def uncut(model: ir.Model) -> ir.Model:
     make_unsigned(copy)
     widen_weights(copy)
     return copy
+
+
+def for_sessions(model: ir.Model) -> ir.Model:
+    """``model``, or a copy that computes the same where ONNX Runtime would cut its sums, or might not load it."""
+    copy = uncut(model)
+    if copy is model and spreads_signed(model):
+        copy = model.clone()
+        make_unsigned(copy)
+    return copy
+
+
+def spreads_signed(model: ir.Model) -> bool:
+    """Whether ONNX Runtime 1.31 may fail to load a model on x86: one of opset 21 or newer with signed activations.
+
+    Behind a Reshape or a Transpose whose reader stays float it writes a QuantizeLinear that says INT8, as it may from
+    opset 21 on, and then makes the zero points of all unsigned, this one's among them.
+    """
+    newest = model.graph.opset_imports.get("", 1)
+    found = (node for node in model.graph if node.op_type == "QuantizeLinear" and not node.domain)
+    return newest >= _SAYS_ITS_TYPE and any(_signed_point(node) is not None for node in found)
 
 
 def has_cut_sums(model: ir.Model) -> bool:

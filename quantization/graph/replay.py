@@ -19,7 +19,7 @@ from convertkit.errors import ToolError
 from convertkit.onnx.bfloats import executable
 from convertkit.onnx.complaints import complaint
 from convertkit.onnx.onnxruntime_compat import ERRORS
-from convertkit.onnx.unsigned import uncut
+from convertkit.onnx.unsigned import for_sessions
 from convertkit.stage import Feed
 from convertkit.state import started, state_sizes
 
@@ -34,8 +34,8 @@ def open_session(model: ir.Model) -> ort.InferenceSession:
     """A session on a model in memory; models beyond 2 GB have their weights beside them already.
 
     Quantized operators run as integer kernels where ONNX Runtime has them: these agree with the graph to
-    one rounding, in a third of the time.  On a processor without VNNI they do so with unsigned weights (``uncut``):
-    what is quantized does not depend on the machine.
+    one rounding, in a third of the time.  On a processor without VNNI they do so with unsigned weights, and from opset
+    21 on with unsigned activations (``for_sessions``): what is quantized does not depend on the machine.
     """
     options = ort.SessionOptions()
     options.log_severity_level = _QUIET
@@ -45,7 +45,7 @@ def open_session(model: ir.Model) -> ort.InferenceSession:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
     try:
         return ort.InferenceSession(
-            ir.to_proto(uncut(executable(model))).SerializeToString(),
+            ir.to_proto(for_sessions(executable(model))).SerializeToString(),
             options,
             ["CPUExecutionProvider"],
             disabled_optimizers=_CRASHES,

@@ -14,7 +14,7 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.load import load_own
 from convertkit.onnx.opset import at_opset
 from convertkit.onnx.save import save_model
-from convertkit.onnx.unsigned import has_cut_sums, make_unsigned, widen_weights
+from convertkit.onnx.unsigned import has_cut_sums, make_unsigned, spreads_signed, widen_weights
 from convertkit.recipe import THIS, MeasuredDevice
 from convertkit.stage import FLOAT32, Stage, Tolerance
 from convertkit.targets.onnxruntime import IR_VERSIONS
@@ -73,13 +73,13 @@ class DeliverOnnx:
 
     ``precision`` says which forms a quantized model gets; one that came quantized and is only delivered keeps its own.
     ``devices`` say of an int8 one which products quantize what they read, ``this`` by what was ``measured``; for some
-    devices activations stay signed.
+    devices activations stay signed, unless ONNX Runtime may not load that (:func:`spreads_signed`).
 
     The tolerance is that of what the last model computes, not of what was asked for: a source may be quantized already.
     """
 
     name = "onnxruntime"
-    version = "13"
+    version = "14"
     accepts = frozenset({"onnx"})
     produces = "onnxruntime"
 
@@ -123,7 +123,7 @@ class DeliverOnnx:
         if self._opset is not None:
             newest = model.graph.opset_imports.get("")
             model = at_opset(model, self._opset, f"--opset {newest} or leave --opset out")
-        if self._precision == "int8" and not signed_on(self._devices):
+        if spreads_signed(model) or (self._precision == "int8" and not signed_on(self._devices)):
             make_unsigned(model)
         if self._any_cpu and has_cut_sums(model):
             make_unsigned(model)

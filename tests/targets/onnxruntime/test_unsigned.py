@@ -103,3 +103,35 @@ def test_an_average_between_integers_is_one_that_loads(tmp_path: Path, dilations
     kinds = executed(convertkit.export(source, "onnxruntime", **asked).artifact.path, tmp_path)
     assert kinds.count("QLinearConv") == 3
     assert "QLinearAveragePool" in kinds
+
+
+def layers(path: Path, opset: int) -> Path:
+    """Dense layers of three axes with a bias, and a Softmax, which stays float, of the result turned."""
+    weights = [
+        numpy_helper.from_array((RNG.standard_normal((256, 256)) / 16).astype(np.float32), "w"),
+        numpy_helper.from_array(RNG.standard_normal(256).astype(np.float32), "b"),
+    ]
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["m"]),
+        helper.make_node("Add", ["m", "b"], ["a"]),
+        helper.make_node("Relu", ["a"], ["r"]),
+        helper.make_node("MatMul", ["r", "w"], ["n"]),
+        helper.make_node("Transpose", ["n"], ["t"], perm=[0, 2, 1]),
+        helper.make_node("Softmax", ["t"], ["y"]),
+    ]
+    ends = [helper.make_tensor_value_info(*end) for end in (("x", 1, [1, 64, 256]), ("y", 1, [1, 256, 64]))]
+    graph = helper.make_graph(nodes, "layers", ends[:1], ends[1:], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10), path)
+    return path
+
+
+@pytest.mark.parametrize("opset", [20, 21, 23])
+def test_integers_of_later_opsets_load(tmp_path: Path, opset: int) -> None:
+    """ONNX Runtime 1.31 says INT8 of what it makes unsigned where it moves signed integers, from opset 21 on."""
+    source, rows = layers(tmp_path / "m.onnx", opset), {"x": RNG.standard_normal((16, 64, 256)).astype(np.float32)}
+    made = convertkit.export(source, "onnxruntime", int8=True, calib=rows, output=tmp_path / "out")
+    assert "DynamicQuantizeMatMul" in executed(made.artifact.path, tmp_path)
+    signed = convertkit.export(source, "tensorrt", int8=True, calib=rows, output=tmp_path / "signed")
+    again = convertkit.export(signed.artifact.path, "onnxruntime", output=tmp_path / "again")
+    feed = {"x": rows["x"][:1]}
+    np.testing.assert_allclose(again.run(feed)["y"], signed.run(feed)["y"], atol=1e-3)
