@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 import convertkit
 from convertkit.errors import Unsupported
@@ -154,6 +154,27 @@ def test_masks_are_choices_in_front_of_the_softmax(tmp_path, shapes, attributes,
     feed = {name: rng.normal(size=shape).astype("f4") for name, shape in shapes.items()}
     with OnnxRunner(before) as one, OnnxRunner(after) as other:
         np.testing.assert_allclose(other.run(feed)["y"], one.run(feed)["y"], rtol=1e-5, atol=1e-6)
+
+
+EMPTY = np.vstack([FLAGS[:4], np.zeros((1, 6), bool)])
+
+
+@pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.parametrize(
+    ("shapes", "attributes"), [(SPLIT, {}), (GROUPED, CAUSAL), (PACKED, {**HEADS, "softcap": 2.0})]
+)
+def test_a_row_that_reads_no_place_is_nothing(tmp_path, shapes, attributes, stored) -> None:
+    proto = attention(shapes, attributes, {"mask": EMPTY})
+    if not stored:
+        del proto.graph.initializer[:]
+        proto.graph.input.append(helper.make_tensor_value_info("mask", TensorProto.BOOL, EMPTY.shape))
+    before, after = written(proto, tmp_path)
+    rng = np.random.default_rng(0)
+    feed = {name: rng.normal(size=shape).astype("f4") for name, shape in shapes.items()} | {"mask": EMPTY}
+    with OnnxRunner(before) as one, OnnxRunner(after) as other:
+        expected, found = one.run(feed)["y"], other.run(feed)["y"]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    assert not found[..., 4, :].any()
 
 
 WHOLE = {
