@@ -193,15 +193,16 @@ class _Steps:
         scores = self.op("MatMul", [queries, keys], shape)
         if cap := self._node.attributes.get_float("softcap", 0.0):
             scores = self.times(self.op("Tanh", [self.times(scores, 1 / cap)], shape), cap)
-        seen = np.tile(_seen(self._node, sizes), (sizes.together, 1))
+        seen, mask = _seen(self._node, sizes), _mask_of(self._node)
+        may_be_empty = _may_be_empty(seen, mask)
         if not seen.all():
-            scores = self.kept(scores, self.stored("seen", seen))
-        if (mask := _mask_of(self._node)) is not None:
+            scores = self.kept(scores, self.stored("seen", np.tile(seen, (sizes.together, 1))))
+        if mask is not None:
             if sizes.together > 1 and sizes.rows > 1:
                 mask = self.repeated(mask, sizes)
             scores = self.op("Add", [scores, mask], shape) if is_float32(mask) else self.kept(scores, mask)
         shares = self.op("Softmax", [scores], shape, axis=-1)
-        if _may_be_empty(seen, mask):
+        if may_be_empty:
             shares = self.guarded(shares)
         return self.op("MatMul", [shares, values], (*shape[:3], sizes.out))
 

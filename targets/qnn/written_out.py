@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import onnx_ir as ir
+from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from convertkit.onnx.edit import add_constant, inserted, replaced
 from convertkit.onnx.recognise.mean_square import MeanSquare, normalised_by_mean_square
@@ -30,9 +31,11 @@ _IN_PARTS = frozenset(
 def write_out(model: ir.Model) -> None:
     """Recurrent layers step by step, root-mean-square norms as layer norms, functions by their bodies; in place."""
     write_cells(model, "Qualcomm's NPU")
-    for node in reversed(tuple(model.graph)):
-        if (found := normalised_by_mean_square(node)) is not None:
+    for node in reversed(tuple(model.graph)):  # the whole of a norm is seen before its parts, which nothing reads then
+        is_read = any(value.uses() or value.is_graph_output() for value in node.outputs)
+        if is_read and (found := normalised_by_mean_square(node)) is not None:
             _mirrored(model.graph, node, found)
+    RemoveUnusedNodesPass()(model)
     expand_functions(model, lambda node: node.op_type not in _IN_PARTS)
 
 

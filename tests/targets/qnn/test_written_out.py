@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import onnxruntime as ort
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper, parser, shape_inference
 
 import convertkit
 from convertkit.targets.qnn.written_out import write_out
@@ -46,6 +46,16 @@ def test_it_computes_the_same(kind: str) -> None:
     assert kind not in {node.op_type for node in model.graph}
     after = ort.InferenceSession(ir.to_proto(model).SerializeToString()).run(None, {"x": X})
     np.testing.assert_allclose(after[0], before[0], rtol=1e-5, atol=1e-6)
+
+
+def test_a_norm_that_is_written_out_is_one_layer_norm() -> None:
+    """With its scale; the products that it was made of are gone."""
+    text = """<ir_version: 10, opset_import: ["": 18]> g (float[2,4,8] x) => (float[2,4,8] y)
+        <float[8] w = {1,2,3,4,5,6,7,8}, float e = {0.001}, int64[1] last = {-1}> {
+        s = Mul (x, x) m = ReduceMean (s, last) v = Add (m, e) r = Sqrt (v) n = Div (x, r) y = Mul (n, w) }"""
+    model = ir.from_proto(shape_inference.infer_shapes(parser.parse_model(text)))
+    write_out(model)
+    assert [node.op_type for node in model.graph] == ["Neg", "Concat", "LayerNormalization", "Slice"]
 
 
 def test_a_faint_input_of_a_norm_keeps_its_shape_on_the_npu(tmp_path) -> None:
