@@ -9,6 +9,7 @@ from pathlib import Path
 import onnx_ir as ir
 
 from convertkit.artifact import Array, Artifact
+from convertkit.good_enough import LEAST_DB
 from convertkit.model_flags import data_lacks
 from convertkit.onnx.halves import widen_halves
 from convertkit.onnx.load import load_model
@@ -29,7 +30,6 @@ from convertkit.quantization.place.complete import complete
 from convertkit.quantization.place.full_integer import refuse_left
 from convertkit.quantization.prepare.opset import at_least
 from convertkit.quantization.prepare.prepare import prepare
-from convertkit.quantization.search.quality import LEAST_DB
 from convertkit.quantization.search.reference import reference_of
 from convertkit.quantization.weights.half import store_half
 from convertkit.quantization.weights.short import BFLOAT16, FLOAT16, Short, compute_in

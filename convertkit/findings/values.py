@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import comb
 
 from convertkit.artifact import Dim, Quantization
 from convertkit.findings.precision import Effective
+from convertkit.good_enough import agrees, keeps_samples
 from convertkit.operators import ErrorOfEstimates, Memory, NodeTime, Operator, ProviderShare
 from convertkit.recipe import Normalization
 from convertkit.stage import Execution
 
-WARN_DB = 20.0
-"""Below it an answer's noise is a tenth of it: a person looks at such a result before it ships."""
-WARN_AGREEMENT = 0.99
-_CHANCE = 0.05
 _ORIGINS = {
     "evaluation": "samples of --eval",
     "held-out": "held-out samples of --calib",
@@ -45,8 +41,9 @@ class Quality:
     @property
     def weak(self) -> bool:
         """Whether this is below what passes without a second look."""
-        low = min(self.snr_db, self.median_db) < WARN_DB
-        return low or (self.agreement is not None and _rare(self.agreement, self.samples))
+        if not keeps_samples(self.snr_db, self.median_db, self.low_db):
+            return True
+        return self.agreement is not None and not agrees(self.agreement, self.samples)
 
     @property
     def where(self) -> str:
@@ -218,16 +215,6 @@ class Findings:
     sizes: Sizes | None = None
     notes: tuple[str, ...] = ()
     execution: Execution = "here"
-
-
-def _rare(agreement: float, samples: int) -> bool:
-    """Whether so many samples of another class are unlikely for an artifact that agrees on 99 % of all inputs.
-
-    One flip among 50 is what such an artifact shows in two runs of five.
-    """
-    flips = round((1 - agreement) * samples)
-    fewer = sum(comb(samples, k) * (1 - WARN_AGREEMENT) ** k * WARN_AGREEMENT ** (samples - k) for k in range(flips))
-    return 1 - fewer < _CHANCE
 
 
 _SHOWN = 8

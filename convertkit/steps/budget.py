@@ -16,6 +16,7 @@ from convertkit import plugins
 from convertkit.artifact import Artifact
 from convertkit.budget import Budget, Point, amount, budget_of, measure_of
 from convertkit.errors import ParityError, Unsupported
+from convertkit.good_enough import LEAST_DB
 from convertkit.operators import EstimatingTarget
 from convertkit.recipe import ExportOptions, Precision
 from convertkit.records import Made
@@ -31,8 +32,6 @@ _SHARES = ("0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7")
 _ZEROS = ("0.5", "0.6", "0.7", "0.8", "0.9")
 """Of weights; less takes off a deflated file no more than fewer channels do."""
 _LOW_RANK = "0.99"
-_BEARABLE_DB = 10.0
-"""Below it, nothing is delivered that no accuracy gate judges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +145,7 @@ class _Search:
         known = [point for point in self.points if measure_of(point, budget) is not None]
         if not known:
             raise Unsupported(f"{text}: nothing could be made whose {budget.kind} is known")
-        good = [point for point in known if self.options.max_drop is not None or point.snr_db >= _BEARABLE_DB]
+        good = [point for point in known if self.options.max_drop is not None or point.snr_db >= LEAST_DB]
         fitting = [point for point in good if point.fits]
         if not fitting:
             raise self._nearest(text, known, good)
@@ -161,7 +160,7 @@ class _Search:
         if not good:
             best = max(known, key=_worth)
             return ParityError(
-                f"{text}: nothing that could be made keeps {_BEARABLE_DB:.0f} dB of the outputs; "
+                f"{text}: nothing that could be made keeps {LEAST_DB:.0f} dB of the outputs; "
                 f"the most is {best.snr_db:.1f} dB ({best.told})\n"
                 "  try   --eval with labelled data and --max-drop, which judge by accuracy instead"
             )
@@ -169,7 +168,7 @@ class _Search:
         told = f"{amount(measure_of(least, budget) or 0.0, budget.kind)} ({least.told}, {least.snr_db:.1f} dB)"
         if any(point.fits for point in known):
             return ParityError(
-                f"{text}: what fits keeps less than {_BEARABLE_DB:.0f} dB of the outputs; "
+                f"{text}: what fits keeps less than {LEAST_DB:.0f} dB of the outputs; "
                 f"the nearest that keeps more takes {told}\n"
                 "  try   --eval with labelled data and --max-drop, which judge by accuracy instead"
             )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from convertkit.errors import ParityError
-from convertkit.quantization.search.quality import LEAST_DB, Quality
+from convertkit.good_enough import LEAST_DB
+from convertkit.quantization.search.quality import Quality
 from convertkit.recipe import ExportOptions
 
 

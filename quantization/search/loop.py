@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
+from convertkit.good_enough import LEAST_DB
 from convertkit.progress import Progress
 from convertkit.quantization.calibrate.flat import shown_db
 from convertkit.quantization.calibrate.ranges import Affine
@@ -17,7 +18,6 @@ from convertkit.quantization.place.costs import unit_work
 from convertkit.quantization.place.precision_assignment import choose_integer, total_cost
 from convertkit.quantization.place.statistics import statistics_units
 from convertkit.quantization.search.plan import Plan, Ranges, placed
-from convertkit.quantization.search.quality import LEAST_DB
 from convertkit.quantization.search.trial import Score, Trials
 from convertkit.quantization.weights.integers import QuantizedWeight
 from convertkit.quantization.weights.weight_only import is_candidate, nearest

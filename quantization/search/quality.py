@@ -9,22 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import comb
 
 import numpy as np
 
 from convertkit.artifact import NEXT_STATE_PREFIX, Array
+from convertkit.good_enough import AGREEMENT, GOOD_DB, LEAST_DB, agrees, keeps_samples
 from convertkit.quantization.search.levels import BEST_DB, decibels, expected_drop
 
-GOOD_DB = 20.0
-"""Noise at a hundredth of the signal's power; below this, a step of the pipeline warns."""
 CLEAR_DB = 30.0
 """Beyond this a vector of scores that is not behind a softmax may be anything; its order is not looked at."""
-LEAST_DB = 10.0
-"""Noise at a tenth of the signal's power: below this nothing is delivered that no accuracy gate has judged."""
-AGREEMENT = 0.99
-_CHANCE = 0.05
-"""How probable so many disagreements must be at :data:`AGREEMENT` to count as agreement: samples are few."""
 _QUIETEST = 0.01
 """A sample's own signal counts as at least this share of the mean one: silence is not lost to a little noise."""
 
@@ -105,18 +98,6 @@ class Quality:
         if self.reconstruction_db is not None:
             parts.append(f"{self.reconstruction_db:.1f} dB of the reconstruction errors")
         return f"{' and '.join(parts)} on {self.samples} held-out samples"
-
-
-def keeps_samples(snr_db: float, median_db: float, p5_db: float) -> bool:
-    """Whether noise is low in sum and sample by sample: a few loud samples may hold nearly all of the signal."""
-    return snr_db >= GOOD_DB and median_db >= GOOD_DB and p5_db >= LEAST_DB
-
-
-def agrees(agreement: float, samples: int) -> bool:
-    """Whether as many disagreements are to be expected of a model that agrees on :data:`AGREEMENT` of all inputs."""
-    missed = round((1 - agreement) * samples)
-    rarer = sum(comb(samples, k) * (1 - AGREEMENT) ** k * AGREEMENT ** (samples - k) for k in range(missed))
-    return 1 - rarer >= _CHANCE
 
 
 def measure(expected: Sequence[Output], got: Sequence[Output]) -> Quality:

@@ -9,11 +9,12 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import NEXT_STATE_PREFIX, Array
+from convertkit.good_enough import keeps_samples
 from convertkit.quantization.graph.units import find_units
 from convertkit.quantization.place.costs import unit_work
 from convertkit.quantization.search.levels import class_axis, decibels, expected_drop
 from convertkit.quantization.search.plan import Plan, Ranges, apply
-from convertkit.quantization.search.quality import Output, Quality, keeps_samples, levels
+from convertkit.quantization.search.quality import Output, Quality, levels
 from convertkit.quantization.search.reference import Reference, weight_bytes
 from convertkit.stage import Feed
 

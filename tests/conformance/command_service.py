@@ -17,7 +17,7 @@ import numpy as np
 import openvino  # noqa: F401 - in the process that all cases are forks of
 import oracles
 import warm
-from compare import SCALED, Verdict, compare, keeps_signal
+from compare import SCALED, SIGNAL_DB, Verdict, compare, keeps_signal
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidGraph
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NotImplementedByRuntime
 
@@ -51,7 +51,7 @@ class Command:
         return Reply()
 
     def case(self, params: dict[str, Any], arrays: dict[str, np.ndarray]) -> Reply:
-        """Export one case; the reply says for which target it is right, wrong or disputed, or why it was refused."""
+        """Export one case; the reply says for which target it is right, told, wrong or disputed, or why refused."""
         path = Path(params["folder"]) / f"{params['name']}.onnx"
         with np.load(path.with_suffix(".npz")) as stored:
             data = dict(stored)
@@ -70,10 +70,21 @@ class Command:
                     continue
                 finally:
                     shutil.rmtree(Path(folder) / "out.failed", ignore_errors=True)
-            status = "disputed" if disputed else "wrong" if verdict.reason else "right"
+            status = "disputed" if disputed else _status(verdict, result)
             reason = "; ".join([*reasons, *([f"{target}: {verdict.reason}"] if verdict.reason else [])])
             return Reply({"status": status, "reason": reason, "worst": verdict.worst, "target": target})
         return Reply({"status": "refused", "reason": "; ".join(reasons), "target": ""})
+
+
+def _status(verdict: Verdict, result: Result) -> str:
+    """``told`` where integers keep little of the signal, and the export's own report warns or has such a figure."""
+    if not verdict.reason:
+        return "right"
+    quality = result.report["quality"]
+    if not verdict.is_lossy or quality is None:
+        return "wrong"
+    figures = (float(quality[key]) for key in ("snr_db", "median_db", "low_db"))
+    return "told" if quality["weak"] or min(figures) < SIGNAL_DB else "wrong"
 
 
 def _calibration(data: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -108,7 +119,8 @@ def _judged(
         while not verdict.reason and oracle is not None and (more := oracles.part(data, f"feed{number}")):
             wanted = oracle(more)
             found = judge(runner.run(more), wanted)
-            verdict = Verdict(f"feed {number}: {found.reason}" if found.reason else "", max(verdict.worst, found.worst))
+            reason = f"feed {number}: {found.reason}" if found.reason else ""
+            verdict = Verdict(reason, max(verdict.worst, found.worst), found.is_lossy)
             number += 1
     return verdict
 

@@ -15,10 +15,14 @@ SIGNAL_DB = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``reason`` is empty where the outputs agree; ``worst`` is the largest relative error seen."""
+    """``reason`` is empty where the outputs agree; ``worst`` is the largest relative error seen.
+
+    ``is_lossy`` where all that is to be said is how little of the signal integers keep.
+    """
 
     reason: str
     worst: float
+    is_lossy: bool = False
 
 
 def compare(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray], rtol: float, atol: float) -> Verdict:
@@ -76,7 +80,7 @@ def keeps_signal(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray], *,
         noise = float(((found[name].astype(np.float64) - want) ** 2).sum())
         if want.dtype.kind in kinds and noise > signal * 10 ** (-SIGNAL_DB / 10):
             decibels = 10 * np.log10(signal / noise) if signal else -np.inf
-            return Verdict(f"{name}: {decibels:.1f} dB of the signal", exact.worst)
+            return Verdict(f"{name}: {decibels:.1f} dB of the signal", exact.worst, is_lossy=True)
     return Verdict("", exact.worst)
 
 

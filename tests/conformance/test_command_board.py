@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
+from types import SimpleNamespace
 
 import command_board as board
+import command_service as service
 import compare
 import numpy as np
 import pytest
@@ -71,3 +73,21 @@ def test_integers_that_stand_for_rounded_numbers_keep_as_much(rounded, said):
     assert compare.keeps_signal(found, wanted, rounded=rounded).reason == (f"y: {said}" if said else "")
     wide = {"y": found["y"].astype(np.int16)}
     assert "int16" in compare.keeps_signal(wide, wanted, rounded=rounded).reason
+
+
+@pytest.mark.parametrize(
+    ("reason", "quality", "status"),
+    [
+        ("", {}, "right"),
+        ("y: 10.6 dB of the signal", {}, "wrong"),
+        ("y: 10.6 dB of the signal", {"low_db": 12.0}, "told"),
+        ("y: 10.6 dB of the signal", {"weak": True}, "told"),
+        ("y: 10.6 dB of the signal", None, "wrong"),
+        ("y: shape (2,), expected (3,)", {"weak": True}, "wrong"),
+    ],
+)
+def test_what_the_report_itself_warns_of_is_told(reason, quality, status):
+    figures = {"snr_db": 30.0, "median_db": 30.0, "low_db": 30.0, "weak": False}
+    report = {"quality": None if quality is None else figures | quality}
+    verdict = compare.Verdict(reason, 0.0, is_lossy="signal" in reason)
+    assert service._status(verdict, SimpleNamespace(report=report)) == status

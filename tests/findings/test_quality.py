@@ -121,6 +121,8 @@ def quality(**changes) -> Quality:
         ({}, False),
         ({"snr_db": 15.2}, True),
         ({"median_db": 15.2}, True),
+        ({"low_db": 10.2}, False),
+        ({"low_db": 9.8}, True),
         ({"agreement": 0.98}, False),
         ({"agreement": 0.92}, True),
         ({"agreement": 0.98, "samples": 1000}, True),

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from convertkit.quantization.search.quality import Output, Quality, agrees, measure
+from convertkit.good_enough import agrees
+from convertkit.quantization.search.quality import Output, Quality, measure
 
 RNG = np.random.default_rng(0)
 PLAIN = Quality(50, 30.0, 30.0, 30.0, 30.0)
