@@ -35,6 +35,7 @@ from convertkit.onnx.size_readers import ask_behind
 from convertkit.onnx.static_sequences import write_out_sequences
 from convertkit.onnx.steps_first import put_steps_first
 from convertkit.onnx.thresholds import compare_arguments
+from convertkit.onnx.widened import ask_unwidened
 
 MIN_OPSET, MAX_OPSET = 18, 26
 _COORDINATES_SINCE, _LAST_AXES_SINCE = 11, 13
@@ -78,6 +79,7 @@ def canonicalize(model: ir.Model, max_opset: int = MAX_OPSET) -> ir.Model:
     if write_out_sequences(model):  # of places that had to be folded first
         simplify(model)
     make_scalars(model)
+    ask_unwidened(model)
     recognise_operators(model)
     compare_arguments(model)
     write_out_sigmoids(model)

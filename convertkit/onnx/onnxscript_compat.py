@@ -13,6 +13,9 @@ from onnxscript import rewriter
 from onnxscript.optimizer._constant_folding import FoldConstantsPass, Replacement
 from onnxscript.rewriter._rewrite_rule import ReplacementSubgraph
 
+from convertkit.onnx.edit import array_of
+from convertkit.onnx.rounded import rounded_function
+
 Condition = Callable[..., Any]
 """A rule's own: called with the match and the values that the pattern has bound."""
 
@@ -85,6 +88,16 @@ class ExactFoldPass(FoldConstantsPass):  # type: ignore[misc] # untyped
             if are_sizes and (value.shape is None or len(value.shape) > 1):
                 del self._state.symbolic_value_map[value]
         return replacement
+
+    def _prepare_folded_tensor(self, node: ir.Node, output_name: str, output_array: Any) -> ir.TensorProtocol | None:
+        """The library's own, of functions that are rounded once."""
+        if not node.domain:
+            inputs = [None if value is None else array_of(value) for value in node.inputs]
+            attributes = {name: attribute.value for name, attribute in node.attributes.items()}
+            exact = rounded_function(node.op_type, self._opset_imports[""], inputs, attributes)
+            output_array = output_array if exact is None else exact
+        tensor: ir.TensorProtocol | None = super()._prepare_folded_tensor(node, output_name, output_array)
+        return tensor
 
 
 def _is_computed_number(value: ir.Value) -> bool:

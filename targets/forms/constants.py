@@ -15,6 +15,7 @@ import onnx_ir.passes.common as common
 from onnx.reference import ReferenceEvaluator
 
 from convertkit.onnx.edit import array_of
+from convertkit.onnx.rounded import rounded_function
 from convertkit.targets.forms.bodies import infer_bodies
 from convertkit.targets.forms.edits import new_constant
 from convertkit.targets.forms.shape_arithmetic import fold_sizes
@@ -112,6 +113,10 @@ def _evaluated(node: ir.Node, opset: int) -> list[np.ndarray] | None:
     proto = ir.to_proto(node)
     assert isinstance(proto, onnx.NodeProto)
     try:
+        attributes = {name: attribute.value for name, attribute in node.attributes.items()}
+        exact = rounded_function(node.op_type, opset, [array_of(value) for value in node.inputs], attributes)
+        if exact is not None:
+            return [exact]
         results = ReferenceEvaluator(proto, opsets={"": opset}).run(None, arrays)
     except (NotImplementedError, RuntimeError, TypeError, ValueError, IndexError):
         return None  # the reference does not have it: it is lowered as it is

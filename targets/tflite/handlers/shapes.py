@@ -62,7 +62,7 @@ def constant_of_shape(b: Builder, sizes: Tensor, *, value: Array | None = None) 
     filling = np.zeros(1, np.float32) if value is None else value
     scalar = b.constant(filling.reshape(()))
     if sizes.constant is None:
-        return b.fill(b.cast(sizes, "int32"), scalar, (DYNAMIC,) * sizes.shape[0])
+        return b.fill(b.cast(sizes, "int32"), scalar, _known_sizes(b, sizes))
     return b.constant(np.broadcast_to(filling.reshape(()), constant_ints(sizes, "the shape")))
 
 

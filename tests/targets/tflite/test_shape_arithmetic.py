@@ -91,6 +91,14 @@ def test_computed_shapes(body: str, result: str, wanted: dict[str, int] | None) 
     runs_at_every_size(case, 4, 6)
 
 
+def test_sizes_of_what_is_filled_are_known() -> None:
+    """``grid_sample(torch.ones_like(x), grid)``, the mask of optical flow, was refused."""
+    case = compiled(f"""{HEAD} g (float[n,2,4,6] x, float[n,2,3,2] where) => (float[n,2,2,3] y) {{
+        s = Shape(x)  ones = ConstantOfShape<value: tensor = float[1] {{1}}>(s)
+        y = GridSample<align_corners=1>(ones, where) }}""")
+    case.agree(*({"x": numbers(n, 2, 4, 6), "where": numbers(n, 2, 3, 2)} for n in (2, 1, 3)))
+
+
 def test_two_free_sizes_are_not_guessed() -> None:
     case = compiled(f"""{HEAD} g (float[n,t,6] x) => (float[t,n,6] y) {{
         s = Shape<start=0,end=1>(x)  u = Shape<start=1,end=2>(x)  six = Constant<value_ints=[6]>()
