@@ -9,6 +9,7 @@ from convertkit.targets.tflite.annotations import OWN
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.builder.core import NONE
 from convertkit.targets.tflite.passes.clamped_lines import factor_of, held
+from convertkit.targets.tflite.passes.reciprocal_roots import is_reciprocal_root
 from convertkit.targets.tflite.tensor import QuantParams, Tensor
 
 fused = Registry()
@@ -48,6 +49,7 @@ def table(b: Builder, x: Tensor, results: Tensor) -> Tensor:
     """``results[x + 128]``: CAST to int32, ADD and GATHER, which the kernels for microcontrollers have, too.
 
     One MUL where the results are those of a product with a constant: a division, integers of another scale.
+    RSQRT where they are its.
     """
     (params,) = b.results
     assert params is not None
@@ -59,5 +61,7 @@ def table(b: Builder, x: Tensor, results: Tensor) -> Tensor:
             np.array(np.sign(factor) * _STEPS, np.int8), QuantParams.per_tensor(abs(factor) / _STEPS, 0)
         )
         return b.emit("MUL", (x, stored), x.shape, x.dtype, {"fused_activation_function": NONE}, params)
+    if is_reciprocal_root(results.constant, x.quantization, params):
+        return b.emit("RSQRT", (x,), x.shape, x.dtype, {}, params)
     places = b.add(b.cast(x, "int32"), b.constant(np.array(128, np.int32)))
     return b.gather(b.constant(results.constant, params), places, 0)

@@ -56,7 +56,27 @@ def _mean(b: Builder, x: Tensor, axes: tuple[int, ...], keep: bool) -> Tensor:
         return b.div(b.sum(x, axes, keep_dims=keep), like(b, x, count))
     if not x.is_quantized:
         float_only(x, "ReduceMean")
-    return b.mean(x, axes, keep_dims=keep) if axes else x
+    if not axes:
+        return x
+    return _mean_of_rows(b, x, len(axes), keep) if _goes_by_rows(b, x, axes) else b.mean(x, axes, keep_dims=keep)
+
+
+def _goes_by_rows(b: Builder, x: Tensor, axes: tuple[int, ...]) -> bool:
+    """Whether these are the last axes of an image or a batch, along which NPUs have no mean.
+
+    Source of the rule: Vela's ``tflite_model_semantic.py``, ``constraint_mean_axis``.
+    """
+    is_last = sorted(axis % x.rank for axis in axes) == list(range(x.rank - len(axes), x.rank))
+    if not (b.program.portable and is_last and x.dtype == "int8" and x.is_static):
+        return False
+    return math.prod(x.shape[:-3]) > 1 or (x.rank > 2 and min(x.shape[-3:]) > 1)
+
+
+def _mean_of_rows(b: Builder, x: Tensor, count: int, keep: bool) -> Tensor:
+    """Along the last ``count`` axes."""
+    outer, inner = x.shape[: x.rank - count], x.shape[x.rank - count :]
+    means = b.mean(b.reshape(x, (math.prod(outer), math.prod(inner))), (1,), keep_dims=True)
+    return b.reshape(means, (*outer, *([1] * count if keep else [])))
 
 
 def _extreme(code: str) -> Compute:

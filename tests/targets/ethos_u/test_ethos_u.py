@@ -174,6 +174,22 @@ def test_what_the_cpu_would_compute_is_named_or_allowed(tmp_path):
     assert any("the CPU computes 1 operators" in note for note in made.report["notes"])
 
 
+def test_norms_of_the_channels_of_an_image_are_the_npus(tmp_path):
+    """Of 1 × 9 × 11 × 16: means row by row, and the factor as RSQRT."""
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["t"], perm=[0, 2, 3, 1]),
+        helper.make_node("LayerNormalization", ["t", "s", "s"], ["y"]),
+    ]
+    stored = [numpy_helper.from_array(np.linspace(0.5, 2, 16, dtype=np.float32), "s")]
+    source = onnx_models.write(tmp_path, onnx_models.model(nodes, {"x": [1, 16, 9, 11]}, {"y": [1, 9, 11, 16]}, stored))
+    calib = {"x": RNG.normal(0, 1, (8, 16, 9, 11)).astype(np.float32)}
+    made = convertkit.export(source, "ethos-u", calib=calib, output=tmp_path / "out", **INTEGERS)
+    told = made.report["steps"][-1]["diagnosis"]
+    assert told["cpu"] == []
+    assert {"MEAN", "RSQRT"} <= {each["operator"] for each in told["npu"]}
+    assert made.report["quality"]["snr_db"] > 30
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [

@@ -23,6 +23,7 @@ ROWS = {
     "ReduceSum <keepdims = 0> (x, last)": ("[6,16]", "", "SUM", BOTH),
     "ReduceMean <keepdims = 0> (x, last)": ("[6,16]", "", "MEAN", BOTH),
     "LayerNormalization (x, slope, slope)": ("[6,16]", "", "MEAN", BYTES),
+    "LayerNormalization (x, slope, slope) by rows": ("[2,5,6,16]", "", "RSQRT", BYTES),
     "InstanceNormalization (x, scale, scale)": ("[1,3,9,9]", "", "MEAN", BYTES),
     "Softmax (x)": ("[6,16]", "", "SOFTMAX", BOTH),
     "Conv (x, w)": ("[1,3,9,9]", "", "CONV_2D", BOTH),
@@ -68,7 +69,7 @@ def model(call, x, z):
 @pytest.mark.parametrize(("call", "precision"), [(call, each) for call, row in ROWS.items() for each in row[3]])
 def test_integer_kernel(tmp_path, call, precision):
     x, z, kernel, _ = ROWS[call]
-    proto = model(call.removesuffix(" batches"), x, z)
+    proto = model(call.removesuffix(" batches").removesuffix(" by rows"), x, z)
     onnx.save(proto, tmp_path / "m.onnx")
     rng = np.random.default_rng(1)
     shapes = {each.name: [dim.dim_value for dim in each.type.tensor_type.shape.dim] for each in proto.graph.input}
