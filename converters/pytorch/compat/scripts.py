@@ -20,6 +20,33 @@ def method_graphs(module: Any) -> Iterator[Any]:
     return (module._c._get_method(name).graph for name in module._c._method_names())
 
 
+_OPERANDS = {"aten::add": 3, "aten::sub": 3, "aten::mul": 2, "aten::div": 2}
+"""Operators on two tensors, and how many inputs they have."""
+
+
+def numbers_of_traces(graph: Any) -> None:
+    """Python's floats beside tensors as the floats that they were, in place.
+
+    A trace holds them as float64 tensors.  What executes it by default makes floats of them again (CanonicalizeOps of
+    torch's JIT), so that a mask of bools times 10.0 is float32 as it was in Python; without that it is float64.
+    """
+    for node in _all_nodes(graph):
+        inputs = list(node.inputs())
+        if len(inputs) == _OPERANDS.get(node.kind()) and _is_float_constant(inputs[1]):
+            number = graph.insertConstant(inputs[1].toIValue().item())
+            number.node().moveBefore(node)
+            node.replaceInput(1, number)
+
+
+def _all_nodes(block: Any) -> list[Any]:
+    return [each for node in block.nodes() for each in (node, *(x for b in node.blocks() for x in _all_nodes(b)))]
+
+
+def _is_float_constant(value: Any) -> bool:
+    held = value.toIValue() if value.node().kind() == "prim::Constant" else None
+    return isinstance(held, torch.Tensor) and held.dim() == 0 and held.dtype == torch.float64
+
+
 def set_devices(module: Any, names: Iterable[str], device: torch.device) -> None:
     """Let those attributes of a scripted module, none of its parts, that are devices be this one."""
     for name in names:

@@ -76,6 +76,9 @@ def _torchscript(path: str, code: bytes) -> Any:
             io_ops_check.check_graph(module, Path(path).name)
         if b"ops.quantized." in code:
             raise _quantized(module)
+        for each in module.modules():
+            for graph in scripts.method_graphs(each):
+                scripts.numbers_of_traces(graph)
         return module
     except (RuntimeError, ValueError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
         if "torchvision::" in str(error) and _define_torchvision():

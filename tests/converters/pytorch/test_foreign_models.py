@@ -141,6 +141,16 @@ def test_a_trace_computes_with_sizes_beside_a_fused_layer(tmp_path: Path) -> Non
     _same(result, {"x": x}, [module(torch.from_numpy(x))])
 
 
+def test_flags_of_a_trace_times_floats_are_float32(tmp_path: Path) -> None:
+    """Their floats are float64 tensors in the archive: the result was float64, and TFLite refused it."""
+    module = foreign_models.Levelled().eval()
+    torch.jit.trace(module, torch.ones(2, 4, 3)).save(str(tmp_path / "model.pt"))
+    result = convertkit.export(tmp_path / "model.pt", "tflite", output=tmp_path / "out", input=["x:N,4,3"])
+    assert [spec.dtype for spec in result.artifact.outputs] == ["float32"]
+    x = _floats(3, 4, 3) * 2
+    _same(result, {"x": x}, [module(torch.from_numpy(x))])
+
+
 def test_a_view_behind_attention_is_a_reshape(tmp_path: Path) -> None:
     """torch.onnx's decomposition of attention lays its result out in another order than the program recorded."""
     module = foreign_models.Relative().eval()
