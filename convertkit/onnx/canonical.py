@@ -16,6 +16,7 @@ import onnx_ir.passes.common as common
 from convertkit.errors import Unsupported
 from convertkit.formulas import names_in, sizes_of_dims
 from convertkit.model_flags import check_dims
+from convertkit.onnx.block_sums import sum_in_blocks
 from convertkit.onnx.computed_constants import fold_computed_constants
 from convertkit.onnx.contrib import decompose_contrib, name_domains
 from convertkit.onnx.declared import correct_declared
@@ -88,6 +89,7 @@ def canonicalize(model: ir.Model, max_opset: int = MAX_OPSET) -> ir.Model:
     trim_pads(model)
     multiply_integers(model)
     choose_flags(model)
+    sum_in_blocks(model)
     common.NameFixPass()(model)
     assert [value.name for value in model.graph.inputs] == inputs, "canonicalize keeps the inputs"
     assert [value.name for value in model.graph.outputs] == outputs, "canonicalize keeps the outputs"
