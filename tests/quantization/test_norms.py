@@ -69,12 +69,30 @@ def test_a_bias_of_two_axes_has_one_scale(quantized) -> None:
     assert result.snr_db(data) > 30
 
 
+def test_groups_of_channels_are_integers(quantized) -> None:
+    rng = np.random.default_rng(0)
+    constants = {"scale": rng.uniform(0.5, 2, 4).astype("f4"), "bias": rng.normal(size=4).astype("f4")}
+    norm = helper.make_node("GroupNormalization", ["x", "scale", "bias"], ["n"], "norm", num_groups=2)
+    proto = model_of(
+        [norm, helper.make_node("Relu", ["n"], ["y"])],
+        constants,
+        {"x": ["N", 4, 6, 6]},
+        {"y": ["N", 4, 6, 6]},
+        opset=21,
+    )
+    data = rng.normal(size=(24, 4, 6, 6)).astype("f4")
+    result = quantized(proto, data, full_integer=True)
+    assert "GroupNormalization" not in result.operators()
+    assert result.snr_db(data) > 30
+
+
 @pytest.mark.parametrize(
     ("operator", "constants", "attributes"),
     [
         ("LayerNormalization", {"g": (6,), "b": (6,)}, {}),
         ("LayerNormalization", {"g": (4, 6)}, {"axis": 1, "epsilon": 0.5}),
         ("InstanceNormalization", {"g": (4,), "b": (4,)}, {}),
+        ("GroupNormalization", {"g": (4,), "b": (4,)}, {"num_groups": 2}),
         ("RMSNormalization", {"g": (6,)}, {"axis": -1}),
     ],
 )
