@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 import onnx_ir as ir
@@ -56,10 +56,15 @@ _RANKS = frozenset({"TopK", "NonMaxSuppression"})
 
 def _ranked(graph: ir.Graph) -> frozenset[ir.Value]:
     """The values that follow from a choice of the best candidates."""
+    return following(graph, _RANKS)
+
+
+def following(graph: ir.Graph, operators: Collection[str]) -> frozenset[ir.Value]:
+    """The values that follow from what one of ``operators`` computes."""
     found: set[ir.Value] = set()
     for node in graph:
-        ranks = node.op_type in _RANKS or any(value in found for value in node.inputs if value is not None)
-        if ranks or any(inner.op_type in _RANKS for inner in _inside(node)):
+        follows = node.op_type in operators or any(value in found for value in node.inputs if value is not None)
+        if follows or any(inner.op_type in operators for inner in _inside(node)):
             found.update(node.outputs)
     return frozenset(found)
 

@@ -215,16 +215,21 @@ def _explained(
                 explained = own_roundings(each, reference, output, tolerance.near_ties, told[each.place])
                 judged.append(replace(each, explained=explained))
                 continue
-            explained = _told(each, before, output, tolerance, told[each.place], picked=picked)
+            chosen = picked or _is_placed(each.output, told[each.place])
+            explained = _told(each, before, output, tolerance, told[each.place], picked=chosen)
             if not explained and (known := told[each.place]) is not None:
                 told[each.place] = known.thorough()
-                explained = _told(each, before, output, tolerance, told[each.place], picked=picked)
+                explained = _told(each, before, output, tolerance, told[each.place], picked=chosen)
             if not explained and picked:
                 explained = _tied(before.outputs[each.place], results[each.place], ranked, tolerance, told[each.place])
             if not explained and not each.diff.mismatch and is_far(each.feed):
                 explained = where_roundings_decide(told[each.place], each.output)
         judged.append(replace(each, explained=explained))
     return judged
+
+
+def _is_placed(output: str, truth: Truth | None) -> bool:
+    return truth is not None and output in truth.placed
 
 
 def _told(

@@ -13,7 +13,7 @@ on which roundings do not act (the deviation of equal elements as 0), and its nu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -54,6 +54,8 @@ class Truth(Protocol):
     def ties(self) -> Callable[[], Ties | None]: ...
     @property
     def thorough(self) -> Callable[[], Truth]: ...
+    @property
+    def placed(self) -> Collection[str]: ...
     @property
     def near_ties(self) -> Callable[[float], Sequence[Mapping[str, Array]]]: ...
 
@@ -98,7 +100,8 @@ def explanation(
     The arrays have one shape; ``value`` and ``spread`` are the truth's.  ``floor`` is the part of the largest true
     value that any two runtimes may differ by.  ``calls`` is how many calls a state went through before, each of which
     adds its roundings.  ``usual`` is the output's largest value on usual inputs.  ``picked`` says that it holds
-    candidates: the source has one of them exactly, and another one is off by a whole row.
+    candidates, or follows the place of a largest element: the source has one of them exactly, and another one is off by
+    a whole row.
     """
     if not reference.shape == got.shape == value.shape or reference.dtype.kind in "OUSTc":
         return ""

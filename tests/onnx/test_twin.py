@@ -406,6 +406,17 @@ def test_thorough_runs_find_integers_that_few_miss(tmp_path):
     assert 0 < moved[0] < 0.97 < 0.99 < moved[1]
 
 
+def test_outputs_behind_the_place_of_a_largest_element_are_told(tmp_path):
+    x = RNG.standard_normal((2, 5)).astype(np.float32)
+    nodes = [
+        helper.make_node("ArgMax", ["x"], ["i"], axis=1, keepdims=0),
+        helper.make_node("Cast", ["i"], ["y"], to=1),
+        node("Relu", "x", "z"),
+    ]
+    with Twin(artifact(tmp_path, nodes, {"x": x}, ("y", "z"))) as twin:
+        assert twin.run({"x": x}).placed == {"y"}
+
+
 def test_values_near_ties_go_either_way_and_equal_ones_alike(tmp_path):
     """From 0.04 of a step on the other side of a tie, where an engine rounds what lies within 0.05; not at 0.2."""
     x = np.repeat((RNG.integers(0, 90, 400) + RNG.choice([0.46, 0.54, 0.3, 0.7], 400)).astype(np.float32), 2)

@@ -34,9 +34,10 @@ def verdict(references, outputs, tolerance=FLOAT32, lsb=None, edges=(), truth=No
     return compare_recordings(*both, tolerance, truth)
 
 
-def truth_of(value, spread):
+def truth_of(value, spread, placed=()):
     """What a twin says of the output ``y``; more runs say the same."""
-    return SimpleNamespace(values={"y": value}, spread={"y": spread}, thorough=lambda: truth_of(value, spread))
+    more = {"thorough": lambda: truth_of(value, spread, placed)}
+    return SimpleNamespace(values={"y": value}, spread={"y": spread}, placed=placed, **more)
 
 
 def diff_of(references, outputs, lsb=None):
@@ -288,6 +289,20 @@ def test_what_is_picked_best_first_may_be_others_by_half() -> None:
         assert compare_recordings(*sides, tolerance).passed == ranked
 
 
+def test_the_place_of_a_largest_element_may_be_another_one() -> None:
+    """The source has the twin's own place by luck; behind other operators that tells of one that does not round."""
+    places = [each.astype(np.float32) for each in VARIED]
+    moved = [each.copy() for each in places]
+    moved[2][0, 0] += 1.0
+    spread = np.where(moved[2] != places[2], 2.0, 1e-7)
+    for placed in (("y",), ()):
+        told = truth_of(places[2].astype(np.float64), spread, placed)
+        assert verdict(places, moved, truth=lambda feed, told=told: told).passed == bool(placed)
+    moved[2][0, 1] += 1.0  # which no rounding moves
+    told = truth_of(places[2].astype(np.float64), spread, ("y",))
+    assert not verdict(places, moved, truth=lambda feed: told).passed
+
+
 def test_a_single_integer_that_few_runs_missed_is_asked_for_thoroughly():
     """The twin's few runs show nothing, more of them show the integer that rounds the other way; other faults stay."""
     same = Tolerance("the same integers", lsb=3.0, snr_db=20.0, same_integers=True)
@@ -295,8 +310,8 @@ def test_a_single_integer_that_few_runs_missed_is_asked_for_thoroughly():
     moved[2][1, 3] += 0.01
     none = {"y": np.zeros_like(moved[2], np.float64)}
     seen = {"y": np.where(moved[2] != VARIED[2], 0.01, 0.0)}
-    many = SimpleNamespace(values={"y": VARIED[2].astype(np.float64)}, spread=seen)
-    few = SimpleNamespace(values=many.values, spread=none, thorough=lambda: many)
+    many = SimpleNamespace(values={"y": VARIED[2].astype(np.float64)}, spread=seen, placed=())
+    few = SimpleNamespace(values=many.values, spread=none, placed=(), thorough=lambda: many)
     assert verdict(VARIED, moved, same, truth=lambda feed: few).passed
     moved[2][0, 0] += 0.9
     assert not verdict(VARIED, moved, same, truth=lambda feed: few).passed

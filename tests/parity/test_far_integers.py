@@ -142,6 +142,6 @@ def test_what_rounds_on_purpose_is_not_held_to_them():
 def test_roundings_decide_where_they_move_a_tenth_of_an_output():
     values = {"y": np.linspace(-1, 1, 12).reshape(2, 6)}
     for spread, decides in ((0.5, True), (0.01, False)):
-        truth = SimpleNamespace(values=values, spread={"y": np.full((2, 6), spread)})
+        truth = SimpleNamespace(values=values, spread={"y": np.full((2, 6), spread)}, placed=())
         assert bool(where_roundings_decide(truth, "y")) == decides
     assert not where_roundings_decide(None, "y")

@@ -18,6 +18,7 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.contrib import decompose_contrib
 from convertkit.onnx.load import load_model
 from convertkit.onnx.ml import decompose_kernels
+from convertkit.onnx.specs import following
 from convertkit.onnx.twin.choices import Choices
 from convertkit.onnx.twin.deviations import has_bare_variance, write_plainly
 from convertkit.onnx.twin.interpreter import Interpreter
@@ -31,6 +32,8 @@ THOROUGH = 12
 """So many where the few may have missed something: a value that lies a rounding from a tie goes the other way in one
 run of five, and three miss it half the time; so do means of equal elements that are off in some rows alone."""
 
+_PLACES = frozenset({"ArgMax", "ArgMin"})
+
 
 @dataclass(frozen=True, slots=True)
 class Truth:
@@ -41,7 +44,8 @@ class Truth:
     run is not finite and the value is, or where a discrete value flips beyond comparison.  ``ties`` computes, when it
     is called, what else the model may deliver where candidates tie; None for a model that chooses none.  ``thorough``
     makes more perturbed runs, when it is called.  ``near_ties`` computes what the model delivers where integer kernels
-    round their own way what lies within a part of a step from a tie, once for each of several runs.
+    round their own way what lies within a part of a step from a tie, once for each of several runs.  ``placed`` are the
+    outputs behind the place of a largest or least element: the next element is the largest by a rounding.
     """
 
     values: Outputs
@@ -49,6 +53,7 @@ class Truth:
     ties: Callable[[], Ties | None]
     thorough: Callable[[], Truth]
     near_ties: Callable[[float], tuple[Outputs, ...]]
+    placed: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +110,22 @@ class Twin:
         nothing = {name: np.zeros(np.shape(value)) for name, value in values.items()}
         spread = self._moved(inputs, values, nothing, self._noises())
         ties, near_ties = cache(partial(self._ties, inputs)), cache(partial(self._near_ties, inputs))
+        placed = self._placed()
 
         @cache
         def thorough() -> Truth:
             more = map(Noise, range(RUNS + 2, THOROUGH + 2))
             with threadpool_limits(limits=1, user_api="blas"):
                 wider = self._moved(inputs, values, spread, more)
-            return Truth(values, wider, ties, thorough, near_ties)
+            return Truth(values, wider, ties, thorough, near_ties, placed)
 
-        return Truth(values, spread, ties, thorough, near_ties)
+        return Truth(values, spread, ties, thorough, near_ties, placed)
+
+    def _placed(self) -> frozenset[str]:
+        assert self._model is not None, "the twin is used as a context manager"
+        found = following(self._model.graph, _PLACES)
+        pairs = zip(self._artifact.outputs, self._model.graph.outputs, strict=True)
+        return frozenset(spec.name for spec, value in pairs if value in found)
 
     def _moved(self, inputs: Mapping[str, Value], values: Outputs, spread: Outputs, noises: Iterable[Noise]) -> Outputs:
         """``spread``, and what these runs show beyond it."""
