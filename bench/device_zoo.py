@@ -1,11 +1,11 @@
-"""The zoo in 8 bits on three devices, ours and every peer's file: ``device_zoo.py ZOO OUT [--peers DIR] [--write]``.
+"""The zoo in 8 bits on devices, ours and every peer's file: ``device_zoo.py ZOO OUT [--peers DIR] [--write]``.
 
-``--server`` is the machine at hand, ``x86-vnni`` or ``x86-amx``; each has a part of the page, and Arm cores only that
-of ``x86-vnni``.  Ours as a user makes them: ``--int8``, ``--int8 --accept-loss``, and the latter for each device; in
-float32, for the server where a loop is in the file, too.  Every file is held against ONNX Runtime's outputs of the
-source on the samples of NAME.eval.npz, estimated by the tables of each device, and timed here in turns with the model's
-other files, on one thread.  Where a peer's file reads and writes integers, ours is made with ``--io-dtype int8``, too,
-and these two are compared.  ``--emulate`` counts files on two Arm cores (``arm_costs.py``).  Each finding is a line of
+``--server`` is the machine at hand, ``x86-vnni`` or ``x86-amx``, or ``phone``, whose two cores are emulated
+(``arm_costs.py``); each has a part of the page.  Ours as a user makes them: ``--int8``, ``--int8 --accept-loss``, and
+the latter for each device; in float32, for the server where a loop is in the file, too.  Every file is held against
+ONNX Runtime's outputs of the source on the samples of NAME.eval.npz, estimated by the tables of each device, and
+emulated, or timed here in turns with the model's other files, on one thread.  Where a peer's file reads and writes
+integers, ours is made with ``--io-dtype int8``, too, and these two are compared.  Each finding is a line of
 OUT/rows.jsonl, and what is in there is not done again.  ``--write`` makes docs/measurements/device-zoo.md of it.
 """
 
@@ -26,7 +26,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 from arm.cores import cores
 from arm.emulator import counted
-from arm.schedule import Schedule
+from arm.schedule import Estimate, Schedule
 from page_rows import replace_between
 from tflite_zoo import NAMES, measured, peers_of
 
@@ -37,22 +37,25 @@ from convertkit.targets.tflite.inspection import placed_operators
 PAGE = Path(__file__).parents[1] / "docs" / "measurements" / "device-zoo.md"
 END = "<!-- end -->"
 EMULATED = ("arm64-a76", "arm64-i8mm")
-DEVICES = {"x86-vnni": ("x86-vnni", *EMULATED), "x86-amx": ("x86-amx",)}
-"""By the machine at hand: itself, and the others of its part of the page."""
+DEVICES = {"x86-vnni": ("x86-vnni",), "x86-amx": ("x86-amx",), "phone": EMULATED}
+"""Of each part of the page."""
+MACHINES = tuple(each for part in DEVICES.values() for each in part)
 OURS = {
     "`--int8`": ("--int8",),
     "`--int8 --accept-loss`": ("--int8", "--accept-loss"),
-    **{f"the same, `--device {each}`": ("--int8", "--accept-loss", "--device", each) for each in (*DEVICES, *EMULATED)},
+    **{f"the same, `--device {each}`": ("--int8", "--accept-loss", "--device", each) for each in MACHINES},
 }
 AT_ENDS = ", `--io-dtype int8`"
 """Behind the label of one of ours that reads and writes integers."""
 FLOAT = "float32"
-FLOATS = (FLOAT, *(f"float32, `--device {each}`" for each in DEVICES))
+FLOATS = (FLOAT, *(f"float32, `--device {each}`" for each in MACHINES))
 """Of ours: a device says how recurrent layers are written."""
 AS_GOOD_DB = 0.1
 """How far below ours the median SNR of a peer's file may be that counts as no worse."""
-NEARLY = 1.3
+NEARLY = 1.6
 """By the tables, of which files are emulated."""
+ALONE = ("gru", "lstm", "bert_small", "gpt_block")
+"""Of these each file has a process of its own: what else one holds changes how long small files wait for memory."""
 SAYS = "convertkit: "
 SHOWN = 6
 RANGES = ((0.05, 0.7), (0.7, float("inf")))
@@ -171,10 +174,8 @@ def estimated(path: Path, devices: Sequence[str]) -> Row:
         return {"refused": str(refused)}
 
 
-def measure(
-    book: Book, zoo: Path, name: str, found: dict[str, Path], race_s: float, devices: Sequence[str], ms: str
-) -> None:
-    """Everything about the files of one model that is not in the book, but for emulated times."""
+def look_at(book: Book, zoo: Path, name: str, found: dict[str, Path], devices: Sequence[str]) -> None:
+    """Everything about the files of one model that is not in the book, but for times."""
     known = book.rows()
     for label, path in found.items():
         if (name, label, "probe") not in known:
@@ -183,26 +184,31 @@ def measure(
             book.add(name, label, "probe", {key: probed.get(key) for key in PROBED} | told)
         if (name, label, "tables") not in known:
             book.add(name, label, "tables", estimated(path, devices))
+
+
+def race_all(book: Book, zoo: Path, name: str, found: dict[str, Path], race_s: float, ms: str) -> None:
+    """In turns those that compute what they should."""
     right = [label for label in found if book.rows()[name, label, "probe"]["ok"]]
-    if (name, "", "race") not in known:
+    if (name, "", "race") not in book.rows():
         paths = [found[label] for label in right]
         race = measured("latency", race_s, 1, zoo / f"{name}.eval.npz", *paths)
         book.add(name, "", "race", {"files": right, "ms": race.get(ms), "interval": race.get("interval")})
 
 
-def _emulate(book: Book, name: str, found: dict[str, Path], core: str) -> None:
-    """What is not in the book, by one start of the emulator; files of the same bytes once."""
+def emulate(book: Book, name: str, found: dict[str, Path], core: str) -> None:
+    """What is not in the book; files of the same bytes once."""
     known = book.rows()
     data = {label: path.read_bytes() for label, path in found.items()}
-    told = {data[label]: known[name, label, core]["ms"] for label in found if (name, label, core) in known}
+    told = {data[label]: known[name, label, core] for label in found if (name, label, core) in known}
     wanted = [label for label in _near_the_best(book, name, core) if (name, label, core) not in known]
     missing = {data[label]: found[label] for label in wanted if data[label] not in told}
-    if missing:
-        counts, _ = counted(list(missing.values()), cores()[core])
+    starts = [[each] for each in missing] if name in ALONE else [[*missing]] if missing else []
+    for start in starts:
+        counts, _ = counted([missing[each] for each in start], cores()[core])
         times = Schedule(cores()[core]).estimates(counts)
-        told |= {each: found.nanoseconds / 1e6 for each, found in zip(missing, times, strict=True)}
+        told |= {each: _told(time) for each, time in zip(start, times, strict=True)}
     for label in wanted:
-        book.add(name, label, core, {"ms": told[data[label]]})
+        book.add(name, label, core, {key: told[data[label]][key] for key in ("ms", "waiting")})
 
 
 def _near_the_best(book: Book, name: str, core: str) -> list[str]:
@@ -224,6 +230,12 @@ def _near_the_best(book: Book, name: str, core: str) -> list[str]:
     return [*own, *dict.fromkeys(near)]
 
 
+def _told(estimate: Estimate) -> Row:
+    """Milliseconds, and the share of them that waits for memory."""
+    cycles = estimate.cycles + estimate.waiting
+    return {"ms": estimate.nanoseconds / 1e6, "waiting": round(estimate.waiting / cycles, 3)}
+
+
 def _ours_for(device: str) -> tuple[str, ...]:
     """Labels of ours that are made for it, the best first."""
     own = f"the same, `--device {device}`"
@@ -239,12 +251,12 @@ PROBED = ("ok", "snr_db", "snr_median_db", "snr_p5_db", "error")
 
 def head(devices: Sequence[str]) -> str:
     """Of the table."""
-    tables = ", ".join(f"`{each}`" for each in devices)
-    counted = f" emulated: {', '.join(f'`{each}`' for each in devices[1:])} ms |" if devices[1:] else ""
-    first = (
-        f"| model | file | KB | SNR dB: all, median, 5th percentile | `{devices[0]}` ms | by the tables: {tables} ms |"
-    )
-    return f"{first}{counted}\n|---|---|---|---|---|---|{'---|' if counted else ''}"
+    named = ", ".join(f"`{each}`" for each in devices)
+    columns = ["model", "file", "KB", "SNR dB: all, median, 5th percentile"]
+    columns += [f"by the tables: {named} ms", f"emulated: {named} ms"] if set(devices) <= set(EMULATED) else [
+        f"{named} ms", f"by the tables: {named} ms"
+    ]  # fmt: skip
+    return f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}"
 
 
 def lines(
@@ -259,15 +271,15 @@ def lines(
         snr = "–" if label == FLOAT else ", ".join(f"{probe[key]:.1f}" for key in PROBED[1:4])
         tables = known.get((name, label, "tables"), {})
         told = ", ".join(f"{tables[device]:.3g}" for device in devices) if devices[0] in tables else "–"
-        slow = [known.get((name, label, core), {}).get("ms") for core in devices[1:]]
-        counted = ", ".join(f"{each:.3g}" if each else "–" for each in slow) if any(slow) else "–"
-        last = f" {counted} |" if slow else ""
+        slow = [known.get((name, label, core), {}).get("ms") for core in devices]
+        emulated = ", ".join(f"{each:.3g}" if each else "–" for each in slow)
         size = f"{probe['bytes'] / 1000:,.0f} ({100 * probe['bytes'] / source_bytes:.1f} %)"
         here = f"{timed[label]:.3g}" if label in timed else "–"
-        yield f"| {name} | {label} | {size} | {snr} | {here} | {told} |{last}"
+        times = f"{told} | {emulated}" if set(devices) <= set(EMULATED) else f"{here} | {told}"
+        yield f"| {name} | {label} | {size} | {snr} | {times} |"
     for (model, label, kind), export in known.items():
         if model == name and kind == "export" and export["exit"]:
-            yield f"| {name} | {label} | not delivered: {_reason(export)} | | | |{' |' * bool(devices[1:])}"
+            yield f"| {name} | {label} | not delivered: {_reason(export)} | | | |"
 
 
 def _reason(export: Row) -> str:
@@ -369,18 +381,20 @@ def begin(server: str) -> str:
     return "<!-- bench/device_zoo.py -->" if server == "x86-vnni" else f"<!-- bench/device_zoo.py --server {server} -->"
 
 
-def section(book: Book, zoo: Path, devices: Sequence[str]) -> str:
+def section(book: Book, zoo: Path, server: str) -> str:
     """The tables."""
+    devices = DEVICES[server]
     known = book.rows()
-    made = [begin(devices[0]), head(devices)]
+    made = [begin(server), head(devices)]
     for name in dict.fromkeys(model for model, *_ in known):
         made += lines(known, name, (zoo / f"{name}.onnx").stat().st_size, devices)
     for device in devices:
         for as_good in (True, False):
             made += _summed(ratios(known, device, as_good=as_good), device, as_good)
-    made += float_lines(known, devices[0])
-    told = [held_against_clock(known, devices[0], ours=ours) for ours in (True, False)]
-    return "\n".join((*made, "", told[0], "", told[1], END))
+    made += float_lines(known, server)
+    for device in set(devices) - set(EMULATED):
+        made += [text for ours in (True, False) for text in ("", held_against_clock(known, device, ours=ours))]
+    return "\n".join((*made, END))
 
 
 def _summed(found: dict[str, tuple[float, str]], device: str, as_good: bool) -> list[str]:
@@ -399,19 +413,21 @@ def main() -> None:
     parser = zoo_arguments(__doc__, NAMES)
     parser.add_argument("--peers", type=Path)
     parser.add_argument("--seconds", type=float, default=12.0)
-    parser.add_argument("--emulate", action="store_true")
-    parser.add_argument("--server", choices=tuple(DEVICES), default="x86-vnni", help="the machine at hand")
+    parser.add_argument("--server", choices=tuple(DEVICES), default="x86-vnni", help="the machine at hand, or phone")
     parser.add_argument("--least", action="store_true", help="of all turns, not their median: others use the machine")
     args = parser.parse_args()
     book, devices, ms = Book.of(args.out), DEVICES[args.server], "best_ms" if args.least else "ms"
     if args.write:
-        replace_between(PAGE, section(book, args.zoo, devices), begin(args.server), END)
+        replace_between(PAGE, section(book, args.zoo, args.server), begin(args.server), END)
         return
     for name in args.models.split(","):
         found = dict(files(book, args.zoo, args.out, args.peers, name, devices))
-        measure(book, args.zoo, name, found, args.seconds, devices, ms)
-        for core in EMULATED if args.emulate else ():
-            _emulate(book, name, found, core)
+        look_at(book, args.zoo, name, found, devices)
+        if args.server == "phone":
+            for core in EMULATED:
+                emulate(book, name, found, core)
+            continue
+        race_all(book, args.zoo, name, found, args.seconds, ms)
         floats(book, args.zoo, args.out, args.peers, name, args.seconds, args.server, ms)
 
 

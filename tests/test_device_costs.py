@@ -251,6 +251,39 @@ def test_each_core_is_emulated_once_and_scheduled_once(
     assert capsys.readouterr().out.count(" ms (0.000 M instructions, 0.000 M cycles") == 6
 
 
+@pytest.mark.parametrize(("name", "starts"), [("gru", [1, 1]), ("unet", [2])])
+def test_small_models_of_the_zoo_are_emulated_in_a_process_each(
+    name: str, starts: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of the same bytes once; what the book has is not emulated again."""
+    tool, known = bench("device_zoo", monkeypatch), bench("arm.schedule", monkeypatch)
+    book, runs = tool.Book.of(tmp_path), list[int]()
+    found = {"`--int8`": tmp_path / "a", "`--int8 --accept-loss`": tmp_path / "b", "peer.int8": tmp_path / "c"}
+    for label, path in found.items():
+        path.write_bytes(b"peer" if label == "peer.int8" else b"ours")
+        book.add(name, label, "probe", {"ok": True, "snr_median_db": 30.0})
+        book.add(name, label, "tables", {"arm64-i8mm": 1.0})
+
+    def counted(paths: Sequence[Path], *_: Any) -> tuple[list[Path], str]:
+        runs.append(len(paths))
+        return list(paths), ""
+
+    class Schedule:
+        def __init__(self, _: Any) -> None: ...
+
+        def estimates(self, counts: Sequence[Path]) -> list[Any]:
+            return [known.Estimate(0.0, 3.0, 1.0, 2e6) for _ in counts]
+
+    monkeypatch.setattr(tool, "counted", counted)
+    monkeypatch.setattr(tool, "Schedule", Schedule)
+    for _ in range(2):
+        tool.emulate(book, name, found, "arm64-i8mm")
+        assert runs == starts
+    rows = book.rows()
+    assert all(rows[name, label, "arm64-i8mm"]["ms"] == 2.0 for label in found)
+    assert rows[name, "peer.int8", "arm64-i8mm"]["waiting"] == 0.25
+
+
 @pytest.mark.nightly
 @pytest.mark.skipif(
     not os.environ.get("CONVERTKIT_DEVICE_ROOT") or not all(map(shutil.which, ("qemu-aarch64", "cc", "setarch"))),
