@@ -94,6 +94,7 @@ def find_units(graph: ir.Graph, profile: QuantProfile) -> tuple[Unit, ...]:
     fused = frozenset() if profile.rule(("Erf",)) else gelu_nodes(graph)
     written = _functions(graph, profile) if profile.functions else {}
     taken |= {node for unit in written.values() for node in unit.before}
+    of_sizes = _size_arithmetic(graph)
     for node in graph:
         if node in taken:
             continue
@@ -103,9 +104,33 @@ def find_units(graph: ir.Graph, profile: QuantProfile) -> tuple[Unit, ...]:
         unit = Unit(node, ("Gelu.part",), None, {}, {}) if node in fused else _unit(node, profile)
         if STAYS_FLOAT in node.metadata_props:
             unit = Unit(node, ("processing",), None, {}, {})
+        elif node in of_sizes:
+            unit = Unit(node, ("sizes",), None, {}, {})
         taken.update(unit.nodes)
         units.append(unit)
     return tuple(units)
+
+
+_ARITHMETIC = """Add Cast Ceil Concat Div Floor Gather Max Min Mul Reshape Round Slice Sqrt Squeeze Sub Unsqueeze"""
+_ON_SIZES = frozenset(_ARITHMETIC.split())
+
+
+def _size_arithmetic(graph: ir.Graph) -> frozenset[ir.Node]:
+    """What is computed from sizes alone, and is at most a row: an integer beside ``floor(height * 0.25)`` is another.
+
+    Grids of places and fillings, which sizes tell as well, are data.
+    """
+    found: set[ir.Value] = set()
+    for node in graph:
+        operands = [value for value in node.inputs if value is not None]
+        told = [value for value in operands if not value.is_initializer()]
+        known = node.op_type in _ON_SIZES and bool(told) and all(value in found for value in told)
+        shape = node.outputs[0].shape
+        is_small = shape is not None and len(shape) <= 1
+        if not node.domain and is_small and (node.op_type in ("Shape", "Size") or known):
+            found.update(node.outputs)
+    makers = (value.producer() for value in found if is_float(value))
+    return frozenset(maker for maker in makers if maker is not None)
 
 
 def _functions(graph: ir.Graph, profile: QuantProfile) -> dict[ir.Node, Unit]:

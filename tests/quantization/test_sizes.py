@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import onnx.parser
 import onnx_ir as ir
 import pytest
 from onnx import helper
 
+from convertkit.onnx.canonical import canonicalize
 from convertkit.quantization.graph import sizes as module
 from convertkit.quantization.graph.sizes import elements, measure_sizes, sizes
 from convertkit.quantization.graph.units import Unit, find_units
@@ -72,3 +74,20 @@ def test_a_model_that_tells_its_sizes_is_not_run(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(module, "open_session", None)
     measure_sizes(model, {}, {})
     assert sizes(model.graph.outputs[0]) == (1, 3, 4)
+
+
+def test_arithmetic_of_sizes_stays_float() -> None:
+    """``floor(height * 0.25)`` of 32 rows was 7 where 0.25 was an integer with a scale: an internal error, or worse."""
+    model = ir.from_proto(
+        onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 18]>
+        g (float[n,3,h,w] x) => (float[n,3,a,b] y, float[n,3,h,w] z) {
+            quarter = Constant<value_float=0.25>() first = Constant<value_ints=[0]>() two = Constant<value_ints=[2]>()
+            four = Constant<value_ints=[4]>() shape = Shape(x) ahead = Slice(shape, first, two)
+            rest = Slice(shape, two, four) real = Cast<to=1>(rest) less = Mul(real, quarter) whole = Floor(less)
+            small = Cast<to=7>(whole) sizes = Concat<axis=0>(ahead, small)
+            y = Resize<mode="linear">(x, , , sizes) z = Mul(x, quarter) }""")
+    )
+    units = {unit.node.outputs[0].name: unit for unit in find_units(canonicalize(model).graph, INT8)}
+    assert units["less"].rule is None
+    assert units["whole"].rule is None
+    assert units["z"].rule is not None
