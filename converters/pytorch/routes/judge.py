@@ -83,6 +83,7 @@ class Judge:
         """
         made = _executed(artifact, self.inputs)
         if isinstance(made, str):
+            self.ask()()  # which says so where the model itself takes no such input
             return unrunnable(attempt, artifact.path, made)
         expected, made = _compared(self.inputs, self.ask()(), made)
         failure = self._failure(expected, made, tolerance)

@@ -167,6 +167,15 @@ class Levelled(Seeded):
         return 10.0 * (mask >= 1) + -10.0 * (mask <= -1) + mask * (mask.abs() < 1)
 
 
+class Turned(Seeded):
+    """Rows in reverse order, as far as they are filled; a length of 0 is no length."""
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        last = x.gather(1, (lengths - 1).view(-1, 1, 1).expand(-1, 1, 3))
+        places = (lengths[:, None] - 1 - torch.arange(5)) % lengths[:, None]
+        return last + x.gather(1, places.unsqueeze(-1).expand(-1, -1, 3))
+
+
 class Relative(Seeded):
     """Attention with a bias, and a view that merges the heads, as T5's encoder has it."""
 

@@ -14,7 +14,7 @@ import torch
 
 import convertkit
 from convertkit.converters.pytorch.load.inner_tensors import Held, _opened
-from convertkit.errors import Unsupported, UsageError
+from convertkit.errors import SourceError, Unsupported, UsageError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -149,6 +149,16 @@ def test_flags_of_a_trace_times_floats_are_float32(tmp_path: Path) -> None:
     assert [spec.dtype for spec in result.artifact.outputs] == ["float32"]
     x = _floats(3, 4, 3) * 2
     _same(result, {"x": x}, [module(torch.from_numpy(x))])
+
+
+def test_what_the_model_itself_does_not_take_is_told_in_its_own_words(tmp_path: Path) -> None:
+    """ONNX Runtime divides by a length of 0 first, and the refusal was that no route works."""
+    module = foreign_models.Turned().eval()
+    lengths = torch.tensor([2, 5])
+    torch.jit.trace(module, (torch.ones(2, 5, 3), lengths)).save(str(tmp_path / "model.pt"))
+    given = ["x:N,5,3", "lengths:N:int64"]
+    with pytest.raises(SourceError, match=r"the model fails on .*lengths \[\d\] int64: .*"):
+        convertkit.export(tmp_path / "model.pt", "onnxruntime", output=tmp_path / "out", input=given)
 
 
 def test_a_view_behind_attention_is_a_reshape(tmp_path: Path) -> None:
