@@ -44,12 +44,12 @@ _OF_NORMS = ("CAST", "ADD", "GATHER")
 _OF_IDS = (*_OF_NORMS, "LESS", "SELECT_V2", "RESHAPE", "EQUAL")
 LEFT: Mapping[str, tuple[str, ...]] = {"vit_tiny": _OF_NORMS, "gpt_block": _OF_IDS, "bert_small": _OF_IDS}
 """Models of the zoo whose rest Vela leaves to the CPU, with the operators that may stay there."""
-OF_8_BITS = "int8, weights of 8 bits"
+FOR_VNNI = "int8, for VNNI"
 ACCURATE: Mapping[str, Mapping[str, Flags]] = {
     **{target: {"int8": FORMS[target]["int8"]} for target in ("qnn", "litert-npu", "rknn", "executorch")},
-    "openvino": {"int8": INT8, OF_8_BITS: {**INT8, "target_options": {"openvino": {"weight_bits": 8}}}},
+    "openvino": {"int8": INT8, FOR_VNNI: {**INT8, "target_options": {"openvino": {"cpu": "vnni"}}}},
 }
-"""Targets whose int8 has to keep the accuracy of float; OpenVINO's weights have 7 bits where none are asked for."""
+"""Targets whose int8 has to keep the accuracy of float; OpenVINO's are for any processor but where VNNI is said."""
 EVALUATED = 300
 NAMES = (
     "mobilenetv2",

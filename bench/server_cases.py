@@ -37,7 +37,7 @@ NARROW: Mapping[str, Mapping[str, Any]] = {
 }
 HALF: Mapping[str, Mapping[str, Any]] = {"float32": {}, "fp16": {"fp16": True}, "int8": {"int8": True}}
 ENGINE = {"target_options": {"tensorrt": {"rtx-sm": "89,120"}}}
-WIDE = {"target_options": {"openvino": {"weight-bits": 8}}}
+WIDE = {"target_options": {"openvino": {"cpu": "vnni"}}}
 FORMS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "onnxruntime": NARROW,
     "openvino": {**HALF, "int8": {"int8": True, **WIDE}},

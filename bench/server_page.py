@@ -13,7 +13,7 @@ save less than the 30 % that convertkit asks for. Its products' integers keep a 
 processors without VNNI that w8's need not, and may keep some decibels less."""
 APART = 3.0
 """From so many dB on the median sample is told, too: a single loud one decides the sum over all."""
-_OPENVINO = """8-bit weights (`--openvino-weight-bits 8`). int8 without milliseconds is of a newer run: its time stands
+_OPENVINO = """8-bit weights (`--openvino-cpu vnni`). int8 without milliseconds is of a newer run: its time stands
 [beside NNCF's](server-peers.md#openvino-int8)."""
 OPENVINO = ("openvino.float32", "openvino.fp16", "openvino.int8")
 

@@ -56,7 +56,7 @@ TRANSFORMERS = frozenset({"bert_small", "vit_tiny", "gpt_block"})
 FORMS |= {
     "openvino.int8-7": ("--int8",),
     "onnxruntime.int8-vnni": ("--int8", "--onnxruntime-cpu", "vnni"),
-    "openvino.int8-loss": ("--int8", "--openvino-weight-bits", "8", "--accept-loss"),
+    "openvino.int8-loss": ("--int8", "--openvino-cpu", "vnni", "--accept-loss"),
     "tensorrt.int8": ("--int8",),
 }
 
@@ -217,7 +217,7 @@ _WHAT = {
     "(`OnnxStaticQuantization`). Their weights take the full range, whose products overflow on x86 without VNNI; ours\n"
     "do not by default, and take it, too, with `--onnxruntime-cpu vnni`, of which U-Net has a row.",
     "openvino": "NNCF 3.4.0, both presets (mixed is its default for a transformer), `model_type` transformer where it\n"
-    "is one. convertkit with `--openvino-weight-bits 8`, and with its default of 7, which is exact on processors\n"
+    "is one. convertkit with `--openvino-cpu vnni`, and with its default, which is exact on processors\n"
     "without VNNI, too. Of MobileNetV2 with weights of 8 bits the first convolution stays float, as integers\n"
     "everywhere keep too little: what NNCF delivers, and `--accept-loss`, in its time.\n"
     "[Why](openvino.md#where-nncfs-files-are-faster) some rows are above 1. Where the median sample keeps 3 dB\n"

@@ -29,7 +29,7 @@ FORMS = {
     "onnxruntime.w4": ("--w4",),
     "openvino.float32": (),
     "openvino.fp16": ("--fp16",),
-    "openvino.int8": ("--int8", "--openvino-weight-bits", "8"),
+    "openvino.int8": ("--int8", "--openvino-cpu", "vnni"),
     "tf-serving.float32": (),
 }
 TIMED = {

@@ -168,6 +168,10 @@ def narrow_costs(path: Path) -> NarrowCosts:
     return NarrowCosts(**rows, least_channels=least)
 
 
+Neighbours = Literal["along the sum", "in a tap"]
+"""Which products are added first: ONNX Runtime's way, and OpenVINO's; a tap is an element of a window."""
+
+
 @dataclass(frozen=True, slots=True)
 class QuantProfile:
     """What a target's integer kernels take, and what they cost.
@@ -196,7 +200,8 @@ class QuantProfile:
     of the time that integers must save by the cost table.
     ``share`` of the float weights' bytes is what int4 weights and their scales may take: what they leave of it makes
     the smallest weights int8.
-    ``byte_sums``: no two neighbouring products of int8 weights and bytes may exceed 16 bits (:mod:`.onnx.byte_sums`).
+    ``byte_sums``: which products of int8 weights and bytes are neighbours, of which no two may exceed 16 bits
+    (:mod:`.onnx.byte_sums`); None where any may.
     ``writes_float``: kernels round what they read and write at no cost of their own, so that no value is rounded which
     float operators alone read.
     ``functions``: any function of one number is integers, however many operators it is written in.
@@ -232,7 +237,7 @@ class QuantProfile:
     share: float = 0.0
     tie_free: bool = False
     least_gain: float = 0.0
-    byte_sums: bool = False
+    byte_sums: Neighbours | None = None
     keeps_float: bool = False
     writes_float: bool = False
     functions: bool = False

@@ -313,7 +313,7 @@ def test_a_changed_option_makes_only_its_targets_own_steps_anew(tmp_path, networ
             ["-t", "triton-tensorrt", "--triton-tensorrt-backend", "onnxruntime", "--tensorrt-profile", "N=1,2,3"],
             "--tensorrt-profile does nothing for triton-tensorrt, which has the model alone",
         ),
-        (["-t", "openvino", "--openvino-weight-bits", "8"], "--openvino-weight-bits 8 is about int8 weights; it go"),
+        (["-t", "openvino", "--openvino-cpu", "vnni"], "--openvino-cpu vnni is about int8 weights; it go"),
         (["-t", "tensorrt", "--tensorrt-profil", "N=1,2,3"], "one of: '--tensorrt-allow', '--tensorrt-profile'"),
         (["-t", "tensorrt", "--minShapes", "x:1"], "There is no --minShapes; here it is --tensorrt-profile"),
     ],

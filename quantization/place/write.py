@@ -194,7 +194,7 @@ def default_weight(unit: Unit, profile: QuantProfile, input_scale: float) -> Qua
         count = 1 if axis is None else array.shape[axis]
         least = wanted.reshape(-1, count).max(axis=0) if wanted.size % count == 0 else wanted.max().reshape(1)
     if is_bounded(unit, profile, integer=True):
-        bound = least_scales(unit)
+        bound = least_scales(unit, profile)
         least = bound if least is None else np.maximum(least, bound)
     scales = weight_scales(array, axis, profile.weight_range[1], least)
     return quantize_weight(array, axis, profile.weight_range, scales)

@@ -55,7 +55,7 @@ class StoredWeights:
         feeds = thinned(self.samples, affordable_samples(self.model, *TUNED))
         found = moments(self.model, chosen, feeds, self.state, np.random.default_rng(self.seed))
         rounded = {unit.name: nearest(unit, self.profile) for unit in chosen}
-        free = replace(self.profile, byte_sums=False)
+        free = replace(self.profile, byte_sums=None)
         for unit in chosen:
             bounded = is_bounded(unit, self.profile, integer=False)
             tuned = tune_all((unit,), rounded, found, self.profile if bounded else free)

@@ -44,7 +44,7 @@ def tune(unit: Unit, nearest: Weight, moments: Moments, profile: QuantProfile) -
     ways["compensated"] = compensated(rows, scales, moments, limits)
     ways["descended"] = descended(rows, ways["compensated"], scales, moments, limits)
     if is_bounded(unit, profile, integer=True):
-        ways = {way: bounded_rows(unit, integers) for way, integers in ways.items()}
+        ways = {way: bounded_rows(unit, integers, profile) for way, integers in ways.items()}
     levels = {way: layer_snr_db(rows, integers * scales, moments) for way, integers in ways.items()}
     best = max(levels, key=lambda way: levels[way])
     integers = from_rows(unit, ways[best]).astype(np.int8)

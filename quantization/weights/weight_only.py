@@ -131,7 +131,7 @@ def nearest(unit: Unit, profile: QuantProfile) -> QuantizedWeight | BlockedWeigh
     channel = channel_axis(unit, array)
     scales = best_scales(array, channel, profile.weight_range)
     if is_bounded(unit, profile, integer=False):
-        scales = np.maximum(scales, least_scales(unit))
+        scales = np.maximum(scales, least_scales(unit, profile))
     return quantize_weight(array, channel, profile.weight_range, scales)
 
 

@@ -98,7 +98,7 @@ def profile(options: ExportOptions, *, byte_sums: bool = True) -> QuantProfile:
         tables=True,
         recurrent=not options.full_integer,
         least_gain=_LEAST_GAIN,
-        byte_sums=byte_sums,
+        byte_sums="along the sum" if byte_sums else None,
     )
 
 

@@ -27,27 +27,26 @@ class OpenVinoTarget:
     reads = frozenset[str]()
     options = (
         TargetOption(
-            "weight-bits",
-            int,
-            "Bits of int8 weights: with 7, no sum of two products exceeds int16, as it may on x86 without VNNI",
-            metavar="N",
-            default=7,
-            choices=(7, 8),
+            "cpu",
+            str,
+            "Processors that run the file: any, or only those with VNNI, which take int8 weights of full range",
+            default="any",
+            choices=("any", "vnni"),
             quantizes=True,
         ),
     )
 
     def check(self, options: ExportOptions) -> None:
-        """Raise ``UsageError`` for bits of int8 weights where there are none."""
-        bits = values(self, options)["weight-bits"]
-        if "weight-bits" in chosen(self, options) and options.precision != "int8" and options.budget is None:
-            raise UsageError(f"--openvino-weight-bits {bits} is about int8 weights; it goes with --int8")
+        """Raise ``UsageError`` for processors of int8 weights where there are none."""
+        cpu = values(self, options)["cpu"]
+        if "cpu" in chosen(self, options) and options.precision != "int8" and options.budget is None:
+            raise UsageError(f"--openvino-cpu {cpu} is about int8 weights; it goes with --int8")
 
     def profile(self, options: ExportOptions) -> QuantProfile:
         """What the plugins' integer kernels take."""
         from convertkit.targets.openvino.profile import profile
 
-        return profile(options, values(self, options)["weight-bits"])
+        return profile(options, byte_sums=values(self, options)["cpu"] == "any")
 
     def stages(self, context: BuildContext) -> tuple[Stage, ...]:
         """One step: ONNX to IR; ``MissingFramework`` where OpenVINO is not installed."""

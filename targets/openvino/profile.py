@@ -6,8 +6,8 @@ activations, which stay float with one: queries and keys have none.  Where no re
 compute the integers that the graph says.  A sum behind a convolution is fused into it and rounded once, so the
 convolution's own result has no pair.
 
-Weights have 7 bits unless 8 are asked for.  x86 without VNNI adds two products of an unsigned and a signed byte in 16
-bits, and saturates: 2 × 255 × 64 fits, 2 × 255 × 127 does not.
+x86 without VNNI adds two products of an unsigned and a signed byte in 16 bits, and saturates: unless a file is for
+processors with VNNI alone, no two weights that meet are greater together (``byte_sums``).
 """
 
 from __future__ import annotations
@@ -38,11 +38,9 @@ _SCORES: Mapping[str, OpRule] = {
 }
 """Queries times keys, of 8 bits both: only where products of such bytes may be asked for."""
 
-_WEIGHTS: Mapping[int, tuple[int, int]] = {7: (-64, 64), 8: (-127, 127)}
 
-
-def profile(options: ExportOptions, weight_bits: int) -> QuantProfile:
-    """The profile for ``options.precision``."""
+def profile(options: ExportOptions, *, byte_sums: bool) -> QuantProfile:
+    """The profile for ``options.precision``; without ``byte_sums`` for processors with VNNI alone."""
     if options.precision == "w8":
         return QuantProfile("openvino w8", "int8", False, WEIGHTED, bias="float32", weight_only=True)
     if options.precision == "w4":
@@ -58,11 +56,11 @@ def profile(options: ExportOptions, weight_bits: int) -> QuantProfile:
             block=64,
         )
     return QuantProfile(
-        f"openvino int8, weights of {weight_bits} bits",
+        "openvino int8" if byte_sums else "openvino int8 with VNNI",
         "int8",
         False,
-        _INT8 if weight_bits < 8 else {**_INT8, **_SCORES},
-        weight_range=_WEIGHTS[weight_bits],
+        _INT8 if byte_sums else {**_INT8, **_SCORES},
+        byte_sums="in a tap" if byte_sums else None,
         bias="float32",
         tie_free=True,
         tables=True,

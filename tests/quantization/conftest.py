@@ -36,8 +36,8 @@ class FakeTarget:
 
 
 TARGETS = {
-    "openvino": FakeTarget("openvino", partial(openvino_profile, weight_bits=8)),
-    "openvino, 7 bits": FakeTarget("openvino", partial(openvino_profile, weight_bits=7)),
+    "openvino": FakeTarget("openvino", partial(openvino_profile, byte_sums=False)),
+    "openvino, any processor": FakeTarget("openvino", partial(openvino_profile, byte_sums=True)),
     "tflite": FakeTarget("tflite", tflite_profile),
     "onnxruntime": FakeTarget("onnxruntime", onnxruntime_profile),
     "qnn": FakeTarget("qnn", qnn_profile),

@@ -59,7 +59,7 @@ def rounded(quantized, model: onnx.ModelProto, data: np.ndarray, target: str = "
 
 def test_attention_is_float_between_its_dense_layers(quantized) -> None:
     """The inputs of the dense layers are rounded, where they are wanted; nothing that the attention reads or moves."""
-    values, result = rounded(quantized, attention(), TOKENS, "openvino, 7 bits")
+    values, result = rounded(quantized, attention(), TOKENS, "openvino, any processor")
     assert values == {"x", "f"}
     assert result.snr_db(TOKENS) > 30
 

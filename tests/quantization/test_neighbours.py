@@ -34,7 +34,7 @@ def test_corrections_do_not_leave_the_bound() -> None:
     (unit,) = find_units(canonicalize(ir.from_proto(model)).graph, RULES)
     moments = Moments((x.T @ x / len(x))[None], x.mean(axis=0)[None])
     assert sums(unit, default_weight(unit, RULES, 0.02)).max() in (MOST - 1, MOST)
-    full = replace(RULES, byte_sums=False)
+    full = replace(RULES, byte_sums=None)
     nearest = default_weight(unit, full, 0.02)
     assert sums(unit, tune(unit, nearest, moments, full).weight).max() > MOST
     assert sums(unit, tune(unit, nearest, moments, RULES).weight).max() == MOST

@@ -79,7 +79,7 @@ def place(tmp_path: Path) -> Path:
         ("mlp", "--package tf-serving --target tensorrt", 2, "it takes --target tflite"),
         ("mlp", "--package nginx", 2, "unknown target 'nginx'"),
         ("mlp", "--package tf-serving --int8", 2, "target tf-serving does not deliver int8; it has: float32"),
-        ("mlp", "--target openvino --int8 --openvino-weight-bits 9", 2, "--openvino-weight-bits 9: not one of 7, 8"),
+        ("mlp", "--target openvino --int8 --openvino-cpu avx2", 2, "--openvino-cpu avx2: not one of any, vnni"),
         ("mlp", "--target triton --tensorrt-rtx-sm 89", 2, "--tensorrt-rtx-sm does nothing for triton"),
     ],
 )
