@@ -150,8 +150,7 @@ _ZOO = """## The zoo
 Architectures with seeded random weights (`bench/make_zoo.py`): what int8 loses there is a stress test. Float rows are
 compared on generated inputs. On noise efficientnet_b0 amplifies roundings: there ONNX Runtime with its optimizer is
 0.6 % from ONNX Runtime without; MNN, 1.7 % off, is verified, ncnn and TFLite, 2.4 % off, are not. What Vela leaves to
-the CPU is refused, and in a row of its own allowed there by name. *No end* is told of what two cores, which other work
-shared, did not finish. Rows that are not there were not run.
+the CPU is refused, and in a row of its own allowed there by name. Rows that are not there were not run.
 """
 
 
