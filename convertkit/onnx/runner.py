@@ -16,7 +16,7 @@ from convertkit.errors import ToolError, Unsupported
 from convertkit.memory import is_large
 from convertkit.onnx.complaints import MIXED_TYPES, complaint, of_a_library
 from convertkit.onnx.crashes import ends_the_process
-from convertkit.onnx.onnxruntime_compat import CANNOT_RUN, ERRORS, KERNEL_LACKING, cuts_sums, quantizes_by_thread
+from convertkit.onnx.onnxruntime_compat import CANNOT_RUN, ERRORS, KERNEL_LACKING, quantizes_by_thread
 from convertkit.stage import Feed, Outputs, Portable
 
 if TYPE_CHECKING:
@@ -33,10 +33,11 @@ class OnnxRunner:
     """Runs an ONNX artifact on ONNX Runtime's CPU provider, graph optimisations off.
 
     Off, because fusions change rounding: an oracle must compute what the graph says.  Where this processor cuts sums of
-    bytes at 16 bits, weights that are too large for it are made unsigned first.  ``optimised=True`` is how
-    users will run the file.  A file that ONNX Runtime has no kernels for, or whose opset it does not load, is executed
-    with its bfloat16 operators in float32, written as opset 7 where it is older, or with its recurrent operators steps
-    first, else by ONNX's reference evaluator; never one that users will run in ONNX Runtime.
+    bytes at 16 bits, weights that are too large for it are made unsigned first; logarithms that have to be equal for
+    equal elements are computed in double.  ``optimised=True`` is how users will run the file.  A file that ONNX Runtime
+    has no kernels for, or whose opset it does not load, is executed with its bfloat16 operators in float32, written as
+    opset 7 where it is older, or with its recurrent operators steps first, else by ONNX's reference evaluator; never
+    one that users will run in ONNX Runtime.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class OnnxRunner:
         options.graph_optimization_level = level.ORT_ENABLE_ALL if self._optimised else level.ORT_DISABLE_ALL
         try:
             self._session = ort.InferenceSession(self._model(), options, providers=["CPUExecutionProvider"])
-            if (exact := self._widened()) is not None:
+            if (exact := self._exact()) is not None:
                 self._session = ort.InferenceSession(exact, options, providers=["CPUExecutionProvider"])
         except ERRORS as error:
             refused = ToolError(f"ONNX Runtime does not load {self._artifact.path.name}: {complaint(error)}")
@@ -209,17 +210,23 @@ class OnnxRunner:
         proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in self._unread)
         return bytes(proto.SerializeToString())
 
-    def _widened(self) -> bytes | None:
-        """The model with unsigned weights where this processor would cut sums of its products, else None."""
-        if self._optimised or self._unread or not cuts_sums() or is_large(self._artifact):
+    def _exact(self) -> bytes | None:
+        """The model in a form in which ONNX Runtime computes on this processor what its graph says; None where it does.
+
+        Weights are unsigned where sums of products would be cut, and logarithms double where a deviation without an
+        epsilon reads them.
+        """
+        if self._optimised or self._unread or is_large(self._artifact):
             return None
         from convertkit.onnx.load import load_own
+        from convertkit.onnx.logarithms import widen_logarithms
         from convertkit.onnx.save import serialized
         from convertkit.onnx.unsigned import uncut
 
         model = load_own(self._artifact.path)
         exact = uncut(model)
-        return None if exact is model else b"".join(serialized(exact))
+        widened = widen_logarithms(exact)
+        return b"".join(serialized(exact)) if widened or exact is not model else None
 
 
 def optimised_runner(artifact: Artifact) -> OnnxRunner:

@@ -12,6 +12,7 @@ import onnx_ir as ir
 from convertkit.artifact import Artifact
 from convertkit.errors import Unsupported
 from convertkit.onnx.load import load_own
+from convertkit.onnx.logarithms import widen_logarithms
 from convertkit.onnx.opset import at_opset
 from convertkit.onnx.save import save_model
 from convertkit.onnx.unsigned import has_cut_sums, make_unsigned, spreads_signed, widen_weights
@@ -24,7 +25,6 @@ from convertkit.targets.onnxruntime.devices import known, signed_on
 from convertkit.targets.onnxruntime.dynamic import make_dynamic
 from convertkit.targets.onnxruntime.exponentials import keep_small_exponentials
 from convertkit.targets.onnxruntime.foldable import make_foldable
-from convertkit.targets.onnxruntime.logarithms import widen_logarithms
 from convertkit.targets.onnxruntime.long_extremes import write_out_long_extremes
 from convertkit.targets.onnxruntime.mean_variance import write_out_mean_variance
 from convertkit.targets.onnxruntime.profile import costs_for

@@ -3,7 +3,7 @@
 ONNX Runtime's float kernel takes most elements many at a time and the last ones one by one, in two ways that may be one
 unit in the last place apart.  A deviation from a mean with next to no epsilon makes ±1 of that on silence, unless the
 size of the tensor happens to fit.  In double the two are 1e-16 apart, which rounds to the same float.
-Measured: ONNX Runtime 1.31, by ``tests/targets/onnxruntime/test_logarithms.py``.
+Measured: ONNX Runtime 1.31, by ``tests/onnx/test_logarithms.py``.
 """
 
 from __future__ import annotations
@@ -24,11 +24,15 @@ _KEEP_EQUAL = frozenset({
 """Operators that make equal elements of equal ones, along the axes of a deviation behind them."""
 
 
-def widen_logarithms(model: ir.Model) -> None:
-    """Compute logarithms in double behind which a deviation is taken from one of the elements, in place."""
-    for node in [node for node in model.graph.all_nodes() if node.op_type == "Sub" and is_shifted(node.outputs[0])]:
+def widen_logarithms(model: ir.Model) -> int:
+    """Compute logarithms in double behind which a deviation is taken from one of the elements, in place; how many."""
+    shifted = [node for node in model.graph.all_nodes() if node.op_type == "Sub" and is_shifted(node.outputs[0])]
+    count = 0
+    for node in shifted:
         for each in list(_functions(node.inputs[0])):
             _widen(each)
+            count += 1
+    return count
 
 
 def _functions(value: ir.Value | None) -> Iterator[ir.Node]:
