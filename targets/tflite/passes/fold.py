@@ -177,15 +177,14 @@ def _bounds(node: ir.Node) -> tuple[float | None, float | None]:
 
 
 def _pad(qdq: QdqGroup) -> bool:
-    """Padding with real zero is padding with the zero point."""
-    mode = qdq.node.attributes.get("mode")
+    """Padding with real zero is padding with the zero point; the other modes repeat elements, whatever they mean."""
     value = array_of(qdq.inputs[2]) if len(qdq.inputs) > 2 and qdq.inputs[2] is not None else None
     if len(qdq.inputs) > 2 and qdq.inputs[2] is not None and (value is None or float(value) != 0.0):
         return False
     if value is not None:
         qdq.node.replace_input_with(2, None)
         qdq.inputs[2] = None
-    return (mode is None or mode.value in ("constant", "reflect")) and _one_scale(qdq.params(0))
+    return _one_scale(qdq.params(0))
 
 
 def _resize(qdq: QdqGroup) -> bool:

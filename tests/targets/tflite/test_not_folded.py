@@ -38,7 +38,6 @@ FLOAT = {
     "clip, lower bound inside of the range": (lambda q, x: q.node("Clip", x, q.constant(f32(-1.0))), IMAGE),
     "padding of -1": (lambda q, x: padded(q, x, "constant", -1.0), IMAGE),
     "padding of 1": (lambda q, x: padded(q, x, "constant", 1.0), IMAGE),
-    "padding with the edge": (lambda q, x: padded(q, x, "edge"), IMAGE),
     "interpolation to another scale": (resized, IMAGE),
     "product with alpha": (lambda q, x: product(q, x, alpha=0.5), MATRIX),
     "product with beta": (lambda q, x: product(q, x, beta=0.5), MATRIX),
