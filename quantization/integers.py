@@ -181,7 +181,7 @@ class Integers:
             tables_as_values(self._model, self._profile)
         prepare(self._model)
         convolve_before_enlarging(self._model)
-        norms_as_convolutions(self._model)
+        norms_as_convolutions(self._model, vectors=self._options.full_integer)
         measure_sizes(self._model, self._held_out[0], self._state)
         return [OUTSIDE] if outside else []
 

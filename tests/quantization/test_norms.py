@@ -60,6 +60,33 @@ def test_every_operator_is_an_integer(quantized) -> None:
     assert result.snr_db(images(16, 5)) > 30
 
 
+def of_vectors(*, head: bool):
+    """Columns of a table, normalised, or the result of a dense layer's activation."""
+    rng = np.random.default_rng(0)
+    wide = 6 if head else 16
+    draw = {"scale": rng.uniform(0.1, 4, wide), "shift": rng.normal(size=wide), "mean": rng.normal(size=wide)}
+    draw |= {"variance": rng.uniform(0.1, 9, wide), "w": rng.normal(size=(wide, 5)), "v": rng.normal(size=(6, 16))}
+    first = [] if head else [helper.make_node("Gemm", ["x", "v"], ["d"]), helper.make_node("Relu", ["d"], ["a"])]
+    nodes = [
+        *first,
+        helper.make_node(
+            "BatchNormalization", ["x" if head else "a", "scale", "shift", "mean", "variance"], ["b"], "norm"
+        ),
+        helper.make_node("Gemm", ["b", "w"], ["y"], "dense"),
+    ]
+    constants = {name: value.astype(np.float32) for name, value in draw.items() if name != "v" or not head}
+    return model_of(nodes, constants, {"x": ["N", 6]}, {"y": ["N", 5]})
+
+
+@pytest.mark.parametrize("head", [True, False])
+def test_those_of_vectors_are_integers_where_all_is(quantized, head: bool) -> None:
+    data = np.random.default_rng(1).normal(size=(40, 6)).astype("f4")
+    result = quantized(of_vectors(head=head), data, full_integer=True)
+    assert "BatchNormalization" not in result.operators()
+    assert result.snr_db(data) > 28
+    assert "BatchNormalization" in quantized(of_vectors(head=head), data).operators()
+
+
 def test_a_bias_of_two_axes_has_one_scale(quantized) -> None:
     rng = np.random.default_rng(0)
     constants = {"scale": rng.uniform(0.5, 2, (4, 6)).astype("f4"), "bias": rng.normal(size=(4, 6)).astype("f4")}
