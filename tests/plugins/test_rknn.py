@@ -355,6 +355,216 @@ def test_stored_weights_become_those_of_the_graph_as_the_toolkit_takes_them(modu
     assert module("profile").profile(None).weight_range == (-126, 126)
 
 
+def of_text(text: str, **stored: np.ndarray) -> onnx.ModelProto:
+    """A model in ONNX's text form, with all shapes, and values for those that it calls stored."""
+    model = onnx.parser.parse_model(text)
+    kept = [each for each in model.graph.initializer if each.name not in stored]
+    del model.graph.initializer[:]
+    model.graph.initializer.extend([*kept, *(numpy_helper.from_array(value, name) for name, value in stored.items())])
+    return onnx.shape_inference.infer_shapes(model, strict_mode=True)
+
+
+def of_operator(
+    kind: str, sizes: tuple[int, ...], other: tuple[int, ...], place: int, is_stored: bool
+) -> onnx.ModelProto:
+    """One operator of arithmetic, with the other operand at ``place``: stored or an input."""
+    y, rng = np.zeros(sizes) + np.zeros(other), np.random.default_rng(4)
+    ports = [helper.make_tensor_value_info("x", 1, sizes)]
+    stored = [numpy_helper.from_array(rng.uniform(0.5, 2, other).astype(np.float32), "o")] if is_stored else []
+    if not is_stored:
+        ports.append(helper.make_tensor_value_info("o", 1, other))
+    names = ["x", "o"] if place else ["o", "x"]
+    result = [helper.make_tensor_value_info("y", 1, y.shape)]
+    graph = helper.make_graph([helper.make_node(kind, names, ["y"], "n")], "g", ports, result, stored)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+
+
+def computed(model: onnx.ModelProto) -> list[np.ndarray]:
+    rng = np.random.default_rng(5)
+    sizes = {port.name: [size.dim_value for size in port.type.tensor_type.shape.dim] for port in model.graph.input}
+    feed = {name: rng.uniform(0.5, 2, size).astype(np.float32) for name, size in sizes.items()}
+    return ReferenceEvaluator(model).run(None, feed)
+
+
+@pytest.mark.parametrize("kind", ["Add", "Sub", "Mul", "Div"])
+@pytest.mark.parametrize(
+    ("sizes", "other", "is_stored"),
+    [
+        ((7,), (7,), True),
+        ((1, 7), (7,), True),
+        ((1, 5, 7), (5, 7), True),
+        ((1, 5, 7), (1, 5, 1), True),
+        ((1, 5, 7), (1, 5, 1), False),
+        ((1, 3, 5, 7), (5, 1), True),
+        ((1, 3, 5, 7), (1, 3, 1, 1), False),
+        ((1, 2, 3, 5, 7), (2, 3, 5, 7), True),
+        ((1, 2, 3, 5, 7), (1, 2, 3, 1, 1), False),
+        ((1, 2, 3, 5, 7), (5, 1), False),
+        ((1, 2, 2, 3, 5, 7), (5, 7), True),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("place", [0, 1])
+def test_arithmetic_of_different_operands_has_four_axes_and_computes_the_same(
+    module, kind, sizes, other, is_stored, place
+):
+    """The toolkit crashes on any other number of them, and on what is stored behind a minus or below a line."""
+    model = of_operator(kind, sizes, other, place, is_stored)
+    written = ir.from_proto(model)
+    module("arithmetic").write_arithmetic(written)
+    (node,) = (each for each in written.graph if each.op_type in ("Add", "Sub", "Mul", "Div"))
+    assert [
+        len(value.const_value.shape if value.const_value is not None else value.shape) for value in node.inputs
+    ] == [4, 4]
+    assert len(node.outputs[0].shape) == 4
+    if is_stored and place:
+        assert node.op_type in ("Add", "Mul")
+    np.testing.assert_allclose(computed(model)[0], computed(ir.to_proto(written))[0], rtol=1e-6)
+    assert [each.name for each in written.graph.outputs] == ["y"]
+    assert module("arithmetic").write_arithmetic(written) == 0
+
+
+@pytest.mark.parametrize(
+    ("sizes", "other", "is_stored"),
+    [
+        ((1, 3, 5, 7), (1, 3, 5, 7), False),
+        ((1, 5, 7), (1, 5, 7), False),
+        ((1, 5, 7), (), True),
+        ((1, 5, 7), (1,), True),
+        ((1, 2, 3, 5, 7), (2, 1, 1, 1), False),
+    ],
+    ids=str,
+)
+def test_other_arithmetic_stays_as_it_is(module, sizes, other, is_stored):
+    """That of equal sizes, or a single value, the toolkit takes; the last has no four axes."""
+    assert module("arithmetic").write_arithmetic(ir.from_proto(of_operator("Sub", sizes, other, 1, is_stored))) == 0
+
+
+CONVOLUTIONS = {
+    "patches": ("2, 3, 64, 48", "5, 3, 16, 16", "strides = [16, 16]"),
+    "overlapping": ("2, 3, 66, 50", "5, 3, 12, 10", "strides = [8, 8]"),
+    "shorter": ("2, 3, 65, 49", "5, 3, 3, 5", "strides = [8, 9]"),
+    "padded": ("2, 3, 41, 37", "5, 3, 9, 9", "strides = [8, 8], pads = [4, 3, 2, 5]"),
+    "one axis long": ("2, 3, 40, 20", "5, 3, 8, 3", "strides = [8, 1], pads = [0, 1, 0, 1]"),
+    "groups": ("2, 6, 35, 33", "4, 3, 9, 9", "strides = [8, 10], group = 2"),
+    "signal": ("2, 3, 163", "5, 3, 20", "strides = [10], pads = [5, 5]"),
+    "signal, a prime": ("2, 3, 163", "5, 3, 11", "strides = [11]"),
+    "signal, one channel each": ("2, 3, 100", "3, 1, 16", "strides = [16], group = 3"),
+    "volume": ("1, 2, 9, 17, 17", "3, 2, 2, 8, 8", "strides = [2, 8, 8], pads = [0, 0, 0, 1, 0, 0]"),
+}
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS)
+def convolution_of(sizes: str, kernel: str, attributes: str) -> onnx.ModelProto:
+    weights = np.random.default_rng(1).normal(size=[int(size) for size in kernel.split(", ")]).astype(np.float32)
+    result = ", ".join("?" * weights.ndim)
+    head = f'<ir_version: 9, opset_import: ["": 19]> g (float[{sizes}] x) => (float[{result}] y) <float[{kernel}] w>'
+    return of_text(f"{head} {{ y = Conv<{attributes}>(x, w) }}", w=weights)
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS)
+def test_a_long_stride_becomes_a_short_one_of_blocks_and_computes_the_same(module, case):
+    model = convolution_of(*CONVOLUTIONS[case])
+    written = ir.from_proto(model)
+    module("long_strides").write_long_strides(written)
+    (node,) = (each for each in written.graph if each.op_type == "Conv")
+    assert max(node.attributes.get_ints("strides")) <= 7
+    onnx.checker.check_model(ir.to_proto(written), full_check=True)
+    np.testing.assert_allclose(computed(model)[0], computed(ir.to_proto(written))[0], rtol=1e-4, atol=1e-5)
+    is_square = case in ("patches", "overlapping", "padded")
+    assert ("SpaceToDepth" in {each.op_type for each in written.graph}) == is_square
+
+
+@pytest.mark.parametrize(
+    ("kernel", "attributes"),
+    [("5, 4, 8, 8", "strides = [7, 7]"), ("4, 1, 8, 8", "strides = [8, 8], group = 4")],
+    ids=["short", "one channel each"],
+)
+def test_strides_that_the_toolkit_takes_stay(module, kernel, attributes):
+    model = convolution_of("1, 4, 33, 33", kernel, attributes)
+    written = ir.from_proto(model)
+    module("long_strides").write_long_strides(written)
+    (node,) = written.graph
+    assert list(node.attributes.get_ints("strides")) == list(model.graph.node[0].attribute[0].ints)
+
+
+def test_scores_reach_the_softmax_unrounded(module):
+    """The toolkit crashes on a Softmax of integers between two products of them."""
+    model = of_text(
+        """<ir_version: 9, opset_import: ["": 19]> g (float[1, 2, 3, 4] a, float[1, 2, 4, 3] b) => (float[1, 2, 3, 3] y)
+        <float s = {0.1}, int8 z = {3}> {
+            m = MatMul(a, b)
+            q = QuantizeLinear(m, s, z)
+            d = DequantizeLinear(q, s, z)
+            y = Softmax(d)
+        }"""
+    )
+    written = ir.from_proto(model)
+    assert module("scores").leave_scores_float(written) == 1
+    assert [node.op_type for node in written.graph] == ["MatMul", "Softmax"]
+    assert module("scores").leave_scores_float(written) == 0
+
+
+def test_a_layer_norm_states_its_defaults(module):
+    """The toolkit ends with a KeyError without its epsilon."""
+    text = """<ir_version: 9, opset_import: ["": 19]> g (float[2, 3] x, float[3] s) => (float[2, 3] y, float[2, 3] z) {
+        y = LayerNormalization(x, s)
+        z = LayerNormalization<epsilon = 0.5, axis = 1>(x, s)
+    }"""
+    model = ir.from_proto(of_text(text))
+    before = computed(ir.to_proto(model))
+    module("norms").state_defaults(model)
+    stated = [(node.attributes.get_int("axis"), node.attributes.get_float("epsilon")) for node in model.graph]
+    assert stated == [(-1, pytest.approx(1e-5)), (1, 0.5)]
+    np.testing.assert_array_equal(before, computed(ir.to_proto(model)))
+
+
+@pytest.mark.parametrize(
+    ("reads", "written"),
+    [
+        ("f = Softmax(s)", ["Add", "Add", "Softmax"]),
+        ("f = Identity(s)", ["Add", "Add", "Identity"]),
+        ("f = Softmax(d)", ["Add", "Softmax"]),
+    ],
+    ids=["computed", "read as it is", "rounded for all"],
+)
+def test_what_integers_and_floats_read_is_computed_for_each(module, reads, written):
+    """The toolkit rounds it for both."""
+    text = f"""<ir_version: 9, opset_import: ["": 19]> g (float[2, 3] x) => (float[2, 3] d, float[2, 3] f)
+    <float c = {{0.3}}, float t = {{0.1}}, int8 z = {{3}}> {{
+        s = Add(x, c)
+        q = QuantizeLinear(s, t, z)
+        d = DequantizeLinear(q, t, z)
+        {reads}
+    }}"""
+    model = ir.from_proto(of_text(text))
+    before = computed(ir.to_proto(model))
+    assert module("twice").compute_twice(model) == (written.count("Add") - 1)
+    assert sorted(node.op_type for node in model.graph if "Linear" not in node.op_type) == sorted(written)
+    for value in [node.outputs[0] for node in model.graph]:
+        assert len({use.node.op_type == "QuantizeLinear" for use in value.uses()}) < 2
+    np.testing.assert_array_equal(before, computed(ir.to_proto(model)))
+
+
+def test_what_is_moved_is_computed_for_each_but_a_product(module):
+    text = """<ir_version: 9, opset_import: ["": 19]> g (float[2, 3] x, float[3, 4] w)
+        => (float[8] f, float[8] g, int8[8] q, int8[8] p)
+    <float t = {0.1}, int8 z = {3}, int64[1] n = {-1}> {
+        m = MatMul(x, w)
+        flat = Reshape(m, n)
+        q = QuantizeLinear(flat, t, z)
+        f = Relu(flat)
+        s = Sigmoid(m)
+        other = Reshape(s, n)
+        p = QuantizeLinear(other, t, z)
+        g = Relu(other)
+    }"""
+    model = ir.from_proto(of_text(text))
+    assert module("twice").compute_twice(model) == 1
+    assert [node.op_type for node in model.graph].count("Sigmoid") == 2
+    assert [node.op_type for node in model.graph].count("Reshape") == 3
+
+
 @pytest.fixture
 def toolkit(module) -> None:
     """Skips where the engine is not installed: 178 MB under a licence that nobody accepts for others."""
@@ -469,3 +679,52 @@ def test_moved_zero_points_are_nearer_to_the_graph(toolkit, variables, tmp_path)
         return float(done.stdout.splitlines()[-1])
 
     assert difference("moved") < difference("patched") / 2
+
+
+def transformer(folder: Path) -> None:
+    """Patches of 8 × 8 with a stored token and stored positions, attention, and a layer norm of what need not vary."""
+    width, tokens = 16, 17
+    rng = np.random.default_rng(6)
+    sizes = {
+        "patch": (width, 3, 8, 8), "token": (1, 1, width), "position": (1, tokens, width), "head": (width, 5),
+        **dict.fromkeys(("wq", "wk", "wv", "wo"), (width, width)),
+    }  # fmt: skip
+    stored = [
+        numpy_helper.from_array(rng.normal(0, 0.2, size).astype(np.float32), name) for name, size in sizes.items()
+    ]
+    stored += [numpy_helper.from_array(np.full(width, value, np.float32), name) for name, value in (("g", 1), ("h", 0))]
+    body = """{
+        image = Conv<strides = [8, 8]>(x, patch)
+        flat = Reshape(image, places)
+        rows = Transpose<perm = [0, 2, 1]>(flat)
+        all = Concat<axis = 1>(token, rows)
+        placed = Add(all, position)
+        normal = LayerNormalization<axis = -1>(placed, g, h)
+        q = MatMul(normal, wq)
+        k = MatMul(normal, wk)
+        v = MatMul(normal, wv)
+        turned = Transpose<perm = [0, 2, 1]>(k)
+        scores = MatMul(q, turned)
+        shares = Softmax(scores)
+        seen = MatMul(shares, v)
+        out = MatMul(seen, wo)
+        sum = Add(placed, out)
+        again = LayerNormalization<axis = -1>(sum, g, h)
+        y = MatMul(again, head)
+    }"""
+    head = '<ir_version: 9, opset_import: ["": 18]> g (float[1, 3, 32, 32] x) => (float[1, 17, 5] y)'
+    model = onnx.parser.parse_model(f"{head} <int64[3] places = {{1, {width}, {tokens - 1}}}> {body}")
+    model.graph.initializer.extend(stored)
+    onnx.save(onnx.shape_inference.infer_shapes(model, strict_mode=True), folder / "transformer.onnx")
+    np.savez(folder / "calib.npz", x=rng.normal(size=(24, 3, 32, 32)).astype(np.float32))
+
+
+@pytest.mark.nightly
+def test_a_vision_transformer_is_delivered(toolkit, variables, tmp_path):
+    """Each of its patches, positions and scores crashed the toolkit as they were."""
+    transformer(tmp_path)
+    flags = ("--target", "rknn", "--int8", "--calib", tmp_path / "calib.npz", "-o", tmp_path / "out")
+    said = apart("export", tmp_path / "transformer.onnx", *flags, env=variables)
+    assert said.code == 0, said.err
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert float(report["quality"]["snr_db"]) > 25

@@ -59,10 +59,12 @@ def write_products(model: ir.Model) -> int:
 
 
 def _is_of_computed_integers(product: ir.Node) -> bool:
-    """Whether integers that the graph computes are multiplied, and the result is rounded to integers."""
+    """Whether integers that the graph computes are multiplied, and the result is rounded to them or chosen among."""
     readers = [_steps_before(value) for value in product.inputs]
     computed = [reader is not None and reader.inputs[0] is not None and _stored(reader) is None for reader in readers]
-    return all(computed) and _steps_behind(product.outputs[0]) is not None
+    result = product.outputs[0]
+    is_of_scores = {node.op_type for node, _ in result.uses()} == {"Softmax"} and not result.is_graph_output()
+    return all(computed) and (is_of_scores or _steps_behind(result) is not None)
 
 
 def _write_four_axes(graph: ir.Graph, product: ir.Node) -> bool:

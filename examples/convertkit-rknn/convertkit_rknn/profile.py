@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from convertkit.profile import MOVED, WEIGHTED, OpRule, QuantProfile
 from convertkit.recipe import ExportOptions
+from convertkit_rknn.long_strides import write_long_strides
 
 _INT8: Mapping[str, OpRule] = {
     **WEIGHTED,
@@ -18,6 +19,7 @@ _INT8: Mapping[str, OpRule] = {
     "MatMul.dynamic": OpRule(data=(0, 1)),
     "Add": OpRule(constants=False),
     "Mul": OpRule(constants=False),
+    "SpaceToDepth": MOVED["Transpose"],
     "AveragePool": OpRule(data=(0,)),
     "GlobalAveragePool": OpRule(data=(0,)),
     **MOVED,
@@ -30,5 +32,13 @@ _STEPS = (-126, 126)
 def profile(options: ExportOptions) -> QuantProfile:
     """The profile for ``options.precision``."""
     return QuantProfile(
-        "rknn int8", "int8", False, _INT8, weight_range=_STEPS, bias="float32", tie_free=True, fused_sums=True
+        "rknn int8",
+        "int8",
+        False,
+        _INT8,
+        weight_range=_STEPS,
+        bias="float32",
+        tie_free=True,
+        fused_sums=True,
+        written_out=write_long_strides,
     )

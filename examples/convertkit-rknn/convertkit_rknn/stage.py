@@ -15,11 +15,15 @@ from convertkit.stage import Stage, Tolerance
 from convertkit.targets.forms.constants import fold_constants
 from convertkit.workers.elsewhere import Elsewhere
 from convertkit.workers.process import Worker
+from convertkit_rknn.arithmetic import write_arithmetic
 from convertkit_rknn.files import GRAPH, Build, seal
 from convertkit_rknn.forms import write_products
+from convertkit_rknn.norms import state_defaults
 from convertkit_rknn.readme import readme
 from convertkit_rknn.recurrent import leave_out_layout
 from convertkit_rknn.runtime import SERVICE, VARIABLES, runtime_name
+from convertkit_rknn.scores import leave_scores_float
+from convertkit_rknn.twice import compute_twice
 from convertkit_rknn.weight_steps import write_weight_steps
 from convertkit_rknn.zero_points import move_zero_points
 
@@ -38,7 +42,7 @@ class CompileRknn:
     """Writes ``model.rknn``, and ``model.onnx`` beside it, in a worker process that holds the toolkit."""
 
     name = "rknn"
-    version = "4"
+    version = "5"
     accepts = frozenset({"onnx"})
     produces = "rknn"
     tolerance = _INTEGER
@@ -55,7 +59,11 @@ class CompileRknn:
         model = canonicalize(load_model(source.path), NEWEST_OPSET)
         fold_constants(model)
         leave_out_layout(model)
+        state_defaults(model)
+        leave_scores_float(model)
         write_products(model)
+        write_arithmetic(model)
+        compute_twice(model)
         move_zero_points(model)
         write_weight_steps(model)
         for spec in source.inputs:
