@@ -488,6 +488,27 @@ def test_strides_that_the_toolkit_takes_stay(module, kernel, attributes):
     assert list(node.attributes.get_ints("strides")) == list(model.graph.node[0].attribute[0].ints)
 
 
+def test_scores_of_three_axes_get_four(module):
+    """Of three the toolkit does not come to an end, also where the result is not rounded."""
+    model = of_text(
+        """<ir_version: 9, opset_import: ["": 19]> g (int8[2, 3, 4] a, int8[2, 4, 3] b) => (float[2, 3, 3] y)
+        <float s = {0.1}, int8 z = {3}> {
+            c = DequantizeLinear(a, s, z)
+            d = DequantizeLinear(b, s, z)
+            m = MatMul(c, d)
+            y = Softmax(m)
+        }"""
+    )
+    written = ir.from_proto(model)
+    assert module("forms").write_products(written) == 1
+    (product,) = (node for node in written.graph if node.op_type == "MatMul")
+    assert [len(value.shape) for value in (*product.inputs, *product.outputs)] == [4, 4, 4]
+    rng = np.random.default_rng(7)
+    feed = {name: rng.integers(-9, 9, sizes).astype(np.int8) for name, sizes in (("a", (2, 3, 4)), ("b", (2, 4, 3)))}
+    before, after = (ReferenceEvaluator(each).run(None, feed) for each in (model, ir.to_proto(written)))
+    np.testing.assert_array_equal(before[0], after[0])
+
+
 def test_scores_reach_the_softmax_unrounded(module):
     """The toolkit crashes on a Softmax of integers between two products of them."""
     model = of_text(
@@ -544,6 +565,18 @@ def test_what_integers_and_floats_read_is_computed_for_each(module, reads, writt
     for value in [node.outputs[0] for node in model.graph]:
         assert len({use.node.op_type == "QuantizeLinear" for use in value.uses()}) < 2
     np.testing.assert_array_equal(before, computed(ir.to_proto(model)))
+
+
+def test_an_output_that_integers_read_is_computed_for_each(module):
+    text = """<ir_version: 9, opset_import: ["": 19]> g (float[2, 3] x) => (float[2, 3] s, int8[2, 3] q)
+    <float c = {0.3}, float t = {0.1}, int8 z = {3}> {
+        s = Add(x, c)
+        q = QuantizeLinear(s, t, z)
+    }"""
+    model = ir.from_proto(of_text(text))
+    assert module("twice").compute_twice(model) == 1
+    assert [value.name for value in model.graph.outputs] == ["s", "q"]
+    assert not tuple(model.graph.outputs[0].uses())
 
 
 def test_what_is_moved_is_computed_for_each_but_a_product(module):
