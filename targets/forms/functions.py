@@ -73,8 +73,10 @@ def _narrow_softmax(node: ir.Node) -> None:
 
     The compilers have no float64; what is rounded to float32 behind it differs in the last places.
     """
+    if node.op_type != "Attention":
+        return
     asked, query = node.attributes.get("softmax_precision"), node.inputs[0]
-    if node.op_type != "Attention" or asked is None or query is None:
+    if asked is None or query is None:
         return
     if asked.as_int() == ir.DataType.DOUBLE and query.dtype in (ir.DataType.FLOAT, ir.DataType.FLOAT16):
         node.attributes.add(ir.AttrInt64("softmax_precision", ir.DataType.FLOAT.value))

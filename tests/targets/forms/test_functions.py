@@ -33,3 +33,11 @@ def test_a_softmax_is_as_wide_as_float32_at_most_between_floats(dtype, precision
     cast = before.inputs[0].producer()
     found = ir.DataType(cast.attributes["to"].as_int()) if cast.op_type == "Cast" else dtype
     assert found == wanted
+
+
+def test_an_operator_without_inputs_is_left_to_the_refusal():
+    """A list that grows in a loop begins as SequenceEmpty."""
+    node = ir.node("SequenceEmpty", [], {}, name="list")
+    node.outputs[0].name, node.outputs[0].type = "y", ir.SequenceType(ir.TensorType(ir.DataType.FLOAT))
+    model = ir.Model(ir.Graph([], node.outputs, nodes=[node], opset_imports={"": 18}, name="g"), ir_version=8)
+    assert not expand_functions(model, lambda node: False)
