@@ -21,6 +21,7 @@ from convertkit.converters.stablehlo.interpreter import Interpreter
 from convertkit.converters.stablehlo.mlir import dtype_of, element, is_complex, shape_of
 from convertkit.converters.stablehlo.module import (
     PORTABLE,
+    compare_as_numbers,
     context,
     functions,
     portable,
@@ -120,6 +121,11 @@ class Parsed:
         """Change the module in place; what it is then as a portable artifact, where ``change`` says that it did."""
         with self._context, mlir.Location.unknown(self._context):
             return portable(self._module) if change(self._module) else None
+
+    def compare_as_numbers(self) -> None:
+        """Let the greatest elements be those of numbers: zeros of both signs are equal, as in TensorFlow."""
+        with self._context:
+            compare_as_numbers(self._module)
 
     def interface(self, input_names: Sequence[str] = ()) -> Interface:
         """The interface of the function that :meth:`to_onnx` converts, under the names it carries."""

@@ -26,6 +26,9 @@ PORTABLE = b"ML\xefR"
 _UNREADABLE = (mlir.MLIRError, ValueError, RuntimeError)
 _UNKNOWN = re.compile(r"unregistered operation '([\w.]+)'")
 _KEPT_CHLO = frozenset({"chlo.erf", "chlo.top_k", "chlo.tan", "chlo.sinh", "chlo.cosh", "chlo.asin", "chlo.acos"})
+_TOP_K = frozenset({"chlo.top_k", "mhlo.topk"})
+AS_NUMBERS = "convertkit.as_numbers"
+"""Marks an order that takes zeros of both signs for equal, where StableHLO's own is total."""
 _HALF_OR_SINGLE = frozenset({"f32", "f16", "bf16"})
 _PIPELINE = (
     "inline",
@@ -134,6 +137,14 @@ def prepare(module: Any) -> None:
             _keep(op)
         for step in _PIPELINE:
             run_pass(module, step)
+
+
+def compare_as_numbers(module: Any) -> None:
+    """Mark every ``chlo.top_k``, by whatever name, in place: it orders numbers, not their bits."""
+    for op in walk(module.operation):
+        called = op.attributes["call_target_name"] if op.name == "stablehlo.custom_call" else None
+        if op.name == "chlo.top_k" or (called is not None and mlir.StringAttr(called).value in _TOP_K):
+            op.attributes[AS_NUMBERS] = mlir.UnitAttr.get(module.context)
 
 
 def run_pass(module: Any, step: str) -> None:

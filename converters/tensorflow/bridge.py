@@ -56,6 +56,7 @@ def onnx_of(module: bytes, loaded: Loaded, shapes: Mapping[str, Sequence[int | s
     for port in found.inputs:
         if not port.is_complex and list(port.shape) != list(shapes[port.name]):
             raise ToolError(f"the StableHLO bridge gives input {port.name!r} the shape {list(port.shape)}")
+    parsed.compare_as_numbers()
     model = parsed.to_onnx(Names(inputs, outputs))
     _sort(model.graph.inputs, wanted[0])
     _sort(model.graph.outputs, wanted[1])

@@ -8,6 +8,7 @@ from jaxlib.mlir.dialects import stablehlo as hlo
 
 from convertkit.converters.stablehlo.builder import Builder
 from convertkit.converters.stablehlo.mlir import integer, shape_of, text
+from convertkit.converters.stablehlo.module import AS_NUMBERS
 from convertkit.converters.stablehlo.ops.lapack import ROUTINES
 from convertkit.converters.stablehlo.ops.orthogonal import ROUTINES as ORTHOGONAL
 from convertkit.converters.stablehlo.ops.window import dynamic_reduce_window
@@ -53,14 +54,17 @@ def custom_call(b: Builder, op: hlo.CustomCallOp, *operands: Tensor) -> tuple[Op
 
 
 def top_k(b: Builder, op: hlo.CustomCallOp, x: Tensor) -> tuple[Operand, ...]:
-    """``chlo.top_k``: the greatest values of the last axis, equal ones in order; NaN counts as greatest."""
+    """``chlo.top_k``: the greatest values of the last axis, equal ones in order; NaN counts as greatest.
+
+    Marked with ``AS_NUMBERS`` it takes zeros of both signs for equal, as TensorFlow's own kernel does.
+    """
     from convertkit.converters.stablehlo.ops.sort import greatest_first
 
     count = integer(op.attributes["k"]) if "k" in op.attributes else shape_of(op.results[0].type)[-1]
     carried = op.attributes.get("mhlo.attributes", {})
     if "largest" in carried and str(carried["largest"]) != "true":
         raise Unsupported("the least values of an axis with their places")
-    values, places = greatest_first(b, x, count or 0)
+    values, places = greatest_first(b, x, count or 0, total=AS_NUMBERS not in op.attributes)
     return values, b.cast(places, I32)
 
 

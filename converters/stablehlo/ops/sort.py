@@ -93,13 +93,13 @@ def _permuted(b: Builder, x: Operand, order: Tensor, axis: int) -> Operand:
     return b.take_along(x, order, axis)
 
 
-def greatest_first(b: Builder, x: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def greatest_first(b: Builder, x: Tensor, count: int, *, total: bool = True) -> tuple[Tensor, Tensor]:
     """The ``count`` greatest of the last axis and their places, equal ones in order.
 
-    Floats are in total order: -NaN, -∞, …, -0, +0, …, +∞, +NaN.
+    Floats are in total order: -NaN, -∞, …, -0, +0, …, +∞, +NaN; without ``total`` as numbers, so that -0 is +0.
     """
     axis = x.rank - 1
-    if not is_float(x.dtype):
+    if not total or not is_float(x.dtype):
         return b.top_k(x, count, axis, True)
     _, places = b.top_k(ordered_bits(b, b.full(x)), count, axis, True)
     return b.take_along(x, places, axis), places

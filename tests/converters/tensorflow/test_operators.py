@@ -151,6 +151,19 @@ def test_operators_are_written_in_onnx_s(tmp_path: Path, ways: str, shape: str):
     assert len(found) == ways.count('    "')
 
 
+def test_zeros_of_both_signs_tie_as_in_tensorflow(tmp_path: Path):
+    """Behind TensorFlow's bridge, whose order is that of StableHLO, in which -0 is less than 0."""
+    needs("tf2onnx")
+    ways = """
+    "best": lambda x: tf.math.top_k(tf.where(x > 1, x, 0.0 * x), 3).indices,
+    "hit": lambda x: tf.nn.in_top_k(tf.argmax(x[:, ::-1], -1), x, 2),
+    """
+    script = HEAD + ways + TAIL.replace("None, *SHAPE", "4, 8")
+    subprocess.run([sys.executable, "-c", script, str(tmp_path / "model")], check=True, capture_output=True)
+    made = convertkit.export(tmp_path / "model", target="onnxruntime", output=tmp_path / "out")
+    assert json.loads((made.path / "report.json").read_text())["steps"][0]["options"]["route"] == "StableHLO"
+
+
 def test_scores_that_boxes_lower_are_refused(tmp_path: Path):
     needs("tf2onnx")
     way = '"soft": lambda x: tf.image.non_max_suppression_with_scores(x, x[:, 0], 3, 0.4, 0.1, 0.5)[0],'
