@@ -19,10 +19,10 @@ from convertkit.onnx.plain_constants import become_constant
 
 _MOVES = """Slice Split Concat Unsqueeze Squeeze Reshape Flatten Transpose Identity Cast CastLike Expand Tile Gather
 GatherElements GatherND Shape Size Range ConstantOfShape EyeLike OneHot Trilu Pad"""
-_KEPT = """If Loop Scan QuantizeLinear DequantizeLinear DynamicQuantizeLinear RandomNormal RandomUniform
+_KEPT = """If Loop Scan DequantizeLinear DynamicQuantizeLinear RandomNormal RandomUniform
 RandomNormalLike RandomUniformLike Bernoulli Multinomial Dropout SequenceConstruct SequenceAt ConcatFromSequence
 SplitToSequence SequenceEmpty SequenceInsert SequenceErase SequenceLength Optional OptionalGetElement"""
-"""Chance stays chance, a quantized weight stays integers, and no branch or sequence is a weight."""
+"""Chance stays chance, the integers of a quantized weight are not made real, and no branch or sequence is a weight."""
 
 _GROWTH = 2
 """A folded weight may take this much of what it is computed from: halves are computed with in float32."""

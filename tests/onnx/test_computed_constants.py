@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import onnx_ir as ir
+import onnxruntime as ort
 import pytest
 from onnx import numpy_helper, parser
 from onnx.reference import ReferenceEvaluator
@@ -42,6 +43,8 @@ CONSTANTS = {
     "ones": np.ones(48, np.float32),
     "eps": np.array(0.5, np.float32),
     "right": RNG.standard_normal((216, 1)).astype(np.float32),
+    "steps": RNG.uniform(0.01, 0.03, 48).astype(np.float32),
+    "points": np.zeros(48, np.int8),
     "axes": np.array([1, 2, 3]),
     "flat": np.array([1, 48, 216]),
     "matrix": np.array([48, 216]),
@@ -86,6 +89,18 @@ def test_what_would_blow_up_the_file_stays_computed(nodes: str) -> None:
     after = canonical(before)
     assert len(after.graph.node) > 1
     assert after.ByteSize() < before.ByteSize() + 2000
+
+
+def test_a_weight_that_the_graph_quantizes_is_stored_in_integers() -> None:
+    """As training that knows of integers leaves it: a float weight between QuantizeLinear and its way back."""
+    before = model("q = QuantizeLinear<axis=0>(w, steps, points) k = DequantizeLinear<axis=0>(q, steps, points)")
+    after = canonical(before)
+    assert [node.op_type for node in after.graph.node] == ["DequantizeLinear", "Conv"]
+    kinds = {len(each.dims): each.data_type for each in after.graph.initializer}
+    assert kinds[len(WEIGHT)] == onnx.TensorProto.INT8
+    feed = {"x": RNG.standard_normal((2, 24, 9, 9)).astype(np.float32)}
+    session, other = (ort.InferenceSession(each.SerializeToString()) for each in (before, after))
+    np.testing.assert_allclose(other.run(None, feed)[0], session.run(None, feed)[0], rtol=1e-5, atol=1e-5)
 
 
 def test_a_large_table_of_one_number_stays_computed() -> None:

@@ -58,6 +58,22 @@ class Narrow(nn.Module):
         return rounded(rounded(x, 0.01, 0, -127, 127) * 2, 0.02, 5, -100, 90)
 
 
+class Trained(nn.Module):
+    """Training that knows of integers: weights are floats that the graph rounds, with a scale for each channel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3)
+        self.register_buffer("steps", self.conv.weight.detach().abs().amax((1, 2, 3)) / 127)
+        self.register_buffer("points", torch.zeros(8, dtype=torch.int32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.fake_quantize_per_tensor_affine(x, 0.0157, 128, 0, 255)
+        weight = torch.fake_quantize_per_channel_affine(self.conv.weight, self.steps, self.points, 0, -128, 127)
+        y = F.conv2d(x, weight, self.conv.bias).relu()
+        return torch.fake_quantize_per_tensor_affine(y, 0.01, 0, 0, 255)
+
+
 def _saved(module: nn.Module, example: Tensor, folder: Path) -> Path:
     torch.export.save(torch.export.export(module.eval(), (example,)), folder / "model.pt2")
     return folder / "model.pt2"
@@ -78,6 +94,20 @@ def test_every_batch_is_within_one_step(tmp_path: Path, target: str, int8: bool)
         x = _input(batch)
         got, expected = result.run({"x": x})["output"], module(torch.from_numpy(x)).numpy()
         assert np.abs(got - expected).max() <= 1.01 * 0.02
+
+
+@pytest.mark.parametrize("target", ["onnxruntime", "tflite"])
+def test_weights_that_training_rounds_are_integers(tmp_path: Path, target: str) -> None:
+    torch.manual_seed(0)
+    module = Trained().eval()
+    torch.jit.trace(module, torch.rand(2, 3, 10, 10)).save(str(tmp_path / "model.pt"))
+    result = convertkit.export(tmp_path / "model.pt", target, output=tmp_path / "out")
+    x = _input(3)
+    got, expected = result.run({"x": x})["output"], module(torch.from_numpy(x)).detach().numpy()
+    assert np.abs(got - expected).max() <= 1.01 * 0.01
+    if target == "onnxruntime":
+        weights = [value for value in ir.load(result.artifact.path).graph.initializers.values() if len(value.shape) > 1]
+        assert [value.dtype.itemsize for value in weights] == [1]
 
 
 def test_integers_stay_pairs_and_are_not_chosen_again(tmp_path: Path) -> None:
