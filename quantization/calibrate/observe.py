@@ -36,6 +36,7 @@ class _Seen:
     probe: Probe
     name: str
     statistics: Statistics
+    may_mark: bool
     waiting: list[Array] = field(default_factory=list)
 
     def take(self, answer: Mapping[str, Array], counts: bool) -> None:
@@ -43,11 +44,15 @@ class _Seen:
         low, high, values = self.probe.read(answer)
         if values.size == 0:
             return
-        if not (math.isfinite(low) and math.isfinite(high)):
+        if not (math.isfinite(low) and math.isfinite(high)) and not self._is_marked(low, high, values):
             raise self._no_numbers()
         self.statistics.extremes(low, high)
         if counts:
-            self.waiting.append(values)
+            self.waiting.append(values[np.isfinite(values)] if self.may_mark else values)
+
+    def _is_marked(self, low: float, high: float, values: Array) -> bool:
+        """Whether there are infinities, and nothing else that is not a number."""
+        return self.may_mark and not (math.isnan(low) or math.isnan(high) or np.isnan(values).any())
 
     def count(self, weight: int) -> None:
         """Count what waits."""
@@ -69,8 +74,13 @@ def observe(
     feeds: Iterable[Feed],
     initial_state: Mapping[str, Array],
     checkpoint: Checkpoint | None = None,
+    *,
+    infinities: bool = False,
 ) -> dict[str, Statistics]:
     """Statistics of the named values of the main graph over all feeds.  ``model`` is not changed.
+
+    With ``infinities`` a value may hold some, as padding in front of a maximum does, where the model's outputs do not:
+    its extremes say so, and its histogram counts what is finite.
 
     With a ``checkpoint`` the work goes on where a killed run left it, and leaves states itself; not for
     models with state, whose samples depend on the ones before.
@@ -79,8 +89,9 @@ def observe(
     kept = None if initial_state else checkpoint
     done, found = kept.load(names) if kept else (0, {name: Statistics() for name in names})
     first: dict[Probe, _Seen] = {}
+    given = {str(value.name) for value in model.graph.outputs}
     for name in names:
-        seen = first.setdefault(probes[name], _Seen(probes[name], name, found[name]))
+        seen = first.setdefault(probes[name], _Seen(probes[name], name, found[name], infinities and name not in given))
         found[name] = seen.statistics
     wanted = [output for probe in first for output in probe.outputs]
     every, weight = tuple(first.values()), 1

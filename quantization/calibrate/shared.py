@@ -92,9 +92,9 @@ class Calibrate(Task[Collected]):
         """Statistics by name.  A long calibration goes on where a killed one has left off."""
         tracked = self.progress.track(self.feeds, len(self.feeds), self.title)
         if len(self.feeds) < 2 * EVERY or self.state:
-            return observe(self.model, self.names, tracked, self.state)
+            return observe(self.model, self.names, tracked, self.state, infinities=True)
         where = checkpoint(self.model, self.names, self.data_sha256, f"{len(self.feeds)} samples")
-        found = observe(self.model, self.names, tracked, self.state, where)
+        found = observe(self.model, self.names, tracked, self.state, where, infinities=True)
         where.clear()
         return found
 

@@ -207,3 +207,40 @@ def test_activations_outside_the_models_domain_are_an_error(quantized) -> None:
                      {}, {"x": [1, 3, 12, 12]}, {"y": [1, 3, 12, 12]})  # fmt: skip
     with pytest.raises(FeedError, match="NaN or infinity"):
         quantized(model, DATA)
+
+
+def marked(*, shown: bool) -> onnx.ModelProto:
+    """Two convolutions around a maximum of three columns, whose ends are padded with infinity; or that alone."""
+    rng = np.random.default_rng(0)
+    constants = {"w": rng.normal(size=(8, 3, 3, 3)), "v": rng.normal(size=(4, 8, 1, 1)), "low": np.array(-np.inf)}
+    sides = np.array([0, 0, 0, 1, 0, 0, 0, 1])
+    stored = {name: each.astype(np.float32) for name, each in constants.items()} | {"sides": sides}
+    stored |= {f"from{place}": np.array([place]) for place in range(3)} | {
+        f"to{p}": np.array([p + 10]) for p in range(3)
+    }
+    parts = [
+        helper.make_node("Slice", ["p", f"from{place}", f"to{place}", "axis"], [f"s{place}"]) for place in range(3)
+    ]
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], "first"),
+        helper.make_node("Pad", ["c", "sides", "low"], ["y" if shown else "p"], "pad"),
+        *([] if shown else [*parts, helper.make_node("Max", ["s0", "s1", "s2"], ["m"], "largest")]),
+        *([] if shown else [helper.make_node("Conv", ["m", "v"], ["y"], "second")]),
+    ]
+    used = {name for node in nodes for name in node.input}
+    stored = {name: each for name, each in {**stored, "axis": np.array([3])}.items() if name in used}
+    return model_of(nodes, stored, {"x": [1, 3, 12, 12]}, {"y": [1, 8, 10, 12] if shown else [1, 4, 10, 10]})
+
+
+def test_infinities_that_only_mark_stay_float(quantized) -> None:
+    result = quantized(marked(shown=False), DATA)
+    assert not {"p", "m"} & set(result.pairs())
+    assert all(np.isfinite(scale) for scale, _ in result.pairs().values())
+    assert result.snr_db(DATA) > 30
+
+
+def test_infinities_that_the_model_gives_are_an_error(quantized) -> None:
+    from convertkit.errors import FeedError
+
+    with pytest.raises(FeedError, match="NaN or infinity"):
+        quantized(marked(shown=True), DATA)
