@@ -65,8 +65,8 @@ def tables(clock: Clock, alone: Clock) -> None:
     for suffix, every in kinds:
         layers = [each for each in every if not clock.exact or each.work <= LARGE]
         for dtype in ("float32", "int8"):
-            kind = f"{dtype}{suffix}"
-            print(rendered(kind, best_within(kind, layers, dtype, clock, say)), end="")
+            kind, apart = f"{dtype}{suffix}", None if suffix == "_dense" else alone
+            print(rendered(kind, best_within(kind, layers, dtype, clock, say, apart)), end="")
     for dtype in ("float32", "int8"):
         kind = f"{dtype}_transposed"
         times = timings(STRIDED, dtype, dtype, alone)

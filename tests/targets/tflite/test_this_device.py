@@ -27,9 +27,17 @@ from convertkit.targets.tflite import TfliteTarget
 from convertkit.targets.tflite.costs import tables as module
 from convertkit.targets.tflite.costs.calls import call_costs
 from convertkit.targets.tflite.costs.measured import here
-from convertkit.targets.tflite.costs.measured.assembled import USUAL, caches_of, with_near
+from convertkit.targets.tflite.costs.measured.assembled import USUAL, Found, caches_of, costs, on_the_fly, with_near
 from convertkit.targets.tflite.costs.measured.here import measured_tables
-from convertkit.targets.tflite.costs.measured.tiles import DENSE, best_within
+from convertkit.targets.tflite.costs.measured.tiles import (
+    DENSE,
+    LARGE,
+    STEPS,
+    STRIDED,
+    best_one_way,
+    best_within,
+    fitted,
+)
 from convertkit.targets.tflite.costs.tables import tables
 from convertkit.targets.tflite.inspection import Placed, placed_operators
 from tests import measured_device
@@ -119,6 +127,67 @@ def test_fitted_costs_are_not_below_zero() -> None:
     assert nonnegative(rows, rows @ (2.0, 5.0)) == pytest.approx([2.0, 5.0])
     assert nonnegative(rows, np.array([3.0, 2.0, 1.0])) == pytest.approx([0.0, 2.0])
     assert nonnegative(rows, -np.ones(3)) == pytest.approx([0.0, 0.0])
+
+
+def test_what_goes_one_way_tells_channels_from_filters() -> None:
+    """Two tiles that explain chains there and back alike (6.6 and 6.8 %): one is twice too slow for three channels.
+
+    Nanoseconds of the layers with other filters than channels, emulated on a core with int8 matrix products.
+    """
+    swapped = 0.0657, Tile(16, 8, 0.0125, 0.588, 4, call=14.6)
+    right = 0.068, Tile(8, 16, 0.0129, 0.380, 4)
+    layers = [each for each in STEPS if each.work <= LARGE]
+    assert best_one_way((swapped, right), layers, (34764.0, 34581.0, 87976.0, 167384.0, 306983.0)) == right
+
+
+class Tiled(Counted):
+    """A machine whose convolutions round up to 8 channels and 16 filters."""
+
+    def of(self, placed: Placed) -> float:
+        filters, height, width, channels = placed.weight
+        rounded = -(-channels // 8) * 8 * -(-filters // 16) * 16
+        return 0.01 * (placed.written_elements // filters) * height * width * rounded
+
+
+def test_a_tile_is_found_from_what_goes_both_ways_and_one() -> None:
+    layers = [each for each in STEPS if each.work <= 2e7]
+    tile = best_within("int8", layers, "int8", Tiled(), lambda line: None, Tiled())
+    assert (tile.channels, tile.filters) == (8, 16)
+
+
+def test_products_alone_may_be_all_that_costs() -> None:
+    """Microseconds of transposed convolutions, emulated on a core with int8 matrix products; an output would cost less
+    than nothing there, and a tile that rounds up whatever it can is no better answer."""
+    times = [1e3 * each for each in (1123.5, 2662.8, 4786.9, 82.3, 3616.3, 139.7, 1176.7, 19774.1, 1532.9)]
+    tile, error = fitted(STRIDED, times)
+    assert tile.output == 0
+    assert error < 0.1
+    assert all(0.75 < tile.nanoseconds(each.shape) / time < 1.33 for each, time in zip(STRIDED, times, strict=True))
+
+
+def test_products_that_quantize_what_they_read_may_cost_nothing_more() -> None:
+    """Nanoseconds more, emulated on a core with int8 matrix products, where they have the faster kernels.
+
+    That price is not x86's at the core's pace, as if nothing had measured it.
+    """
+    sizes = ((64, 512, 128), (64, 128, 128), (64, 128, 512), (197, 768, 192), (197, 192, 192), (197, 192, 768))
+    row = on_the_fly(sizes, (-4338.0, 552.0, -12841.0, -44467.0, -12905.0, -69891.0))
+    assert set(row.values()) == {0.0}
+    x86 = committed("x86")
+    table = costs(Found({"Conv.depthwise": x86["ns_per_unit"]["Conv.depthwise"]}, {"Relu": (0.3, 0.1)}, row), x86)
+    assert table["ns_per_unit"]["DynamicQuantizeLinear"] == row
+    assert table["ns_per_unit"]["PRelu"]["float32"] > 0
+
+
+def test_what_quantizing_on_the_fly_takes_is_fitted_without_prices_below_zero() -> None:
+    """Of six products of an A76; a row would cost less than nothing, and what is left without it is fitted again."""
+    sizes = ((64, 512, 128), (64, 128, 128), (64, 128, 512), (197, 768, 192), (197, 192, 192), (197, 192, 768))
+    more = np.array([32034.0, 9733.0, 15770.0, 184132.0, 42315.0, 121075.0])
+    row = on_the_fly(sizes, more)
+    told = [rows * (deep * row["float32"] + row["float32_call"] + wide * row["float32_element"])
+            for rows, deep, wide in sizes]  # fmt: skip
+    assert row["float32_call"] == 0
+    assert sum(told) == pytest.approx(more.sum(), rel=0.1)
 
 
 def test_a_machine_is_its_processor_and_the_runtime(tmp_path: Path) -> None:

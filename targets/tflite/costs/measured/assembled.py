@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from convertkit.kernel_costs import DenseShape
+from convertkit.targets.forms.fitting import nonnegative
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.costs.measured.clock import Clock
 from convertkit.targets.tflite.costs.measured.rows import MERGED, Near, Say, measured
@@ -46,6 +47,8 @@ _COPIES: Mapping[str, tuple[str, ...]] = {"Slice": ("Gather", "Expand", "Tile")}
 _PLAIN_WINDOW = 9.0
 """Multiply-adds for an element of the usual depthwise convolution."""
 _NO_WORK = ("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity")
+_ON_THE_FLY = "DynamicQuantizeLinear"
+_MAY_BE_FREE = frozenset((*_NO_WORK, _ON_THE_FLY))
 _DTYPES: tuple[DType, ...] = ("float32", "int8")
 _TYPES = (("float32", 4), ("int8", 1))
 _CALLS = ("float32_call", "int8_call")
@@ -96,11 +99,13 @@ def far_rows(clock: Clock, say: Say, shape: tuple[int, ...] = USUAL.far) -> dict
 
 
 def on_the_fly(sizes: Sequence[tuple[int, int, int]], more_ns: Sequence[float]) -> Row:
-    """What products of rows, columns and columns of the result take more that quantize what they read, fitted."""
+    """What products of rows, columns and columns of the result take more that quantize what they read, fitted.
+
+    Nothing, where they have the faster kernels.
+    """
     terms = [[rows * deep, rows, rows * wide] for rows, deep, wide in sizes]
-    read, call, written = np.linalg.lstsq(np.array(terms, float), np.array(more_ns), rcond=None)[0]
-    more = {"float32_call": max(float(call), 0.0), "float32_element": max(float(written), 0.0)}
-    return {"float32": max(float(read), 0.0), "int8": 0.0} | more
+    read, call, written = (float(each) for each in nonnegative(np.array(terms, float), np.array(more_ns)))
+    return {"float32": read, "int8": 0.0, "float32_call": call, "float32_element": written}
 
 
 def resized(alone: Clock) -> Pair:
@@ -153,7 +158,7 @@ def costs(found: Found, committed: Mapping[str, Any]) -> dict[str, Any]:
     rows |= {kind: {"float32": 0.0, "int8": 0.0, "float32_call": 1.0, "int8_call": 1.0} for kind in _NO_WORK}
     rows["Gelu"] = {name: 5 * value for name, value in rows["Gelu.part"].items()}
     rows["Mul.gated"] = rows["Mul"] | {"int8": 0.0, "int8_near": 0.0, "int8_call": 1.0}
-    rows["DynamicQuantizeLinear"] = dict(found.on_the_fly)
+    rows[_ON_THE_FLY] = dict(found.on_the_fly)
     calls = [row["float32_call"] for kind, row in found.near.items() if kind in rows and row["float32_call"] > 1]
     return {
         "call_ns": float(np.median(calls)) if calls else 1.0,
@@ -176,6 +181,7 @@ def _at_pace(rows: dict[str, dict[str, float]], committed: Mapping[str, Row]) ->
     pace = float(np.median([row["float32"] / committed[kind]["float32"] for kind, row in known.items()
                             if committed[kind]["float32"] > 0]))  # fmt: skip
     return {
-        kind: known.get(kind) or (row if kind in _NO_WORK else {name: pace * v for name, v in committed[kind].items()})
+        kind: known.get(kind)
+        or (row if kind in _MAY_BE_FREE else {name: pace * v for name, v in committed[kind].items()})
         for kind, row in rows.items()
     }

@@ -81,7 +81,8 @@ def _kernels(within: Clock, alone: Clock, row: float, say: Say) -> dict[str, Any
         layers = [each for each in every if each.work <= _LARGE]
         for dtype in _DTYPES:
             kind = f"{dtype}{suffix}"
-            found[kind] = [asdict(tiles.best_within(kind, layers, dtype, within, say))]
+            apart = None if suffix == "_dense" else alone
+            found[kind] = [asdict(tiles.best_within(kind, layers, dtype, within, say, apart))]
     for dtype in _DTYPES:
         kind = f"{dtype}_transposed"
         times = tiles.timings(tiles.STRIDED, dtype, dtype, alone)

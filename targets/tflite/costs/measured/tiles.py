@@ -90,6 +90,8 @@ TINY = 1e-30
 """Is counted as a cost of its own, and costs nothing."""
 SAMPLES = 5
 """For each cost that is fitted."""
+ALIKE = 1.1
+"""Times the least error: tiles that explain chains about as well."""
 SHORT, LONG = 1, 5
 """Layers of two chains, there and back: their difference is free of what a call of the whole model costs."""
 
@@ -143,17 +145,48 @@ def both_ways(layer: Timed) -> tuple[Shape, Shape]:
     return there, replace(there, channels=there.filters, filters=there.channels)
 
 
-def best_within(kind: str, layers: Sequence[Timed], dtype: DType, clock: Clock, say: Say) -> Tile:
-    """The best tile of what is timed within a model, with what a call costs."""
+def best_within(
+    kind: str, layers: Sequence[Timed], dtype: DType, clock: Clock, say: Say, alone: Clock | None = None
+) -> Tile:
+    """The best tile of what is timed within a model, with what a call costs.
+
+    There and back, channels and filters change places: a tile of 16 and 8 may explain a chain as well as one of 8 and
+    16.  So ``alone`` times those one way whose channels are not as many as their filters, and of tiles that explain
+    chains about as well the one is taken that explains these best.
+    """
     told = zip(layers, within(layers, dtype, clock), strict=True)
     known = [(both_ways(layer), each) for layer, each in told if each > 0]  # a difference of two chains may be less
     both, times = [pair for pair, _ in known], [each for _, each in known]
     found = [each for sizes in itertools.product(LIKELY, ROWS) for each in fitted_within(*sizes, both, times)]
-    error, tile = min(found, key=lambda each: each[0])
+    least, _ = min(found, key=lambda each: each[0])
+    near = [each for each in sorted(found, key=lambda each: each[0]) if each[0] <= ALIKE * least]
+    error, tile = near[0] if alone is None else best_one_way(near, layers, one_way(layers, dtype, alone))
     for pair, each in zip(both, times, strict=True):
         say(f"{kind} {pair[0]}: {each:.0f} ns, by the tile {_mean(tile, pair):.0f}")
     say(f"{kind}: mean error {100 * error:.0f} %")
     return tile
+
+
+def _uneven(layers: Sequence[Timed]) -> list[Timed]:
+    """Those that are other layers where channels and filters change places."""
+    return [each for each in layers if each.shape.channels != each.shape.filters]
+
+
+def one_way(layers: Sequence[Timed], dtype: DType, alone: Clock) -> list[float]:
+    """Nanoseconds of each layer whose channels are not as many as its filters, which is a model of its own."""
+    return timings(_uneven(layers), dtype, dtype, alone)
+
+
+def best_one_way(
+    near: Sequence[tuple[float, Tile]], layers: Sequence[Timed], times: Sequence[float]
+) -> tuple[float, Tile]:
+    """Of tiles with their errors the one that explains such times best; of equals the first."""
+    shapes = [each.shape for each in _uneven(layers)]
+
+    def error(tile: Tile) -> float:
+        return sum(abs(tile.nanoseconds(shape) / time - 1) for shape, time in zip(shapes, times, strict=True))
+
+    return min(near, key=lambda each: error(each[1]))
 
 
 def fitted_within(
@@ -231,13 +264,13 @@ def artifact(timed: Timed, given: DType, stored: DType, path: Path) -> Path:
 
 
 def fitted(all_timed: Sequence[Timed], times: Sequence[float]) -> tuple[Tile, float]:
-    """The likely tile that explains the times best, and its mean relative error."""
+    """The likely tile that explains the times best, and its mean relative error; no cost is below 0."""
     found = []
     for channels, filters in LIKELY:
         parts = [[tile.nanoseconds(timed.shape) for timed in all_timed] for tile in _units(channels, filters)]
         rows = np.array(parts).T / np.array(times)[:, None]
-        (product, output), *_ = np.linalg.lstsq(rows, np.ones(len(rows)), rcond=None)
-        if product > 0 and output > 0:
+        product, output = nonnegative(rows, np.ones(len(rows)))
+        if product > 0:
             error = float(np.abs(rows @ (product, output) - 1).mean())
             found.append((error, Tile(channels, filters, float(product), float(output))))
     error, tile = min(found, key=lambda each: each[0])
