@@ -17,9 +17,9 @@ ANYWHERE = ("phone", "x86")
 LIKELY = ("arm64-a76", "arm64-i8mm")
 """What estimates are told of where the user names no device: the cores of phones."""
 _COMPARED = (
-    ErrorOfEstimates(0.0, 0.05, 0.06, 0.66),
-    ErrorOfEstimates(0.05, 0.7, 0.17, 0.50),
-    ErrorOfEstimates(0.7, None, 0.11, 0.44),
+    ErrorOfEstimates(0.0, 0.05, 0.10, 0.48),
+    ErrorOfEstimates(0.05, 0.7, 0.15, 0.69),
+    ErrorOfEstimates(0.7, None, 0.08, 0.30),
 )
 """Of whole files beside emulation, by how long they were estimated to take: docs/measurements/device-costs.md."""
 _CLOCKED = {
