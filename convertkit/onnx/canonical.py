@@ -21,6 +21,7 @@ from convertkit.onnx.computed_constants import fold_computed_constants
 from convertkit.onnx.contrib import decompose_contrib, name_domains
 from convertkit.onnx.declared import correct_declared
 from convertkit.onnx.flags import choose_flags
+from convertkit.onnx.grown_lists import write_out_grown_lists
 from convertkit.onnx.inlining import at_one_opset
 from convertkit.onnx.integer_products import multiply_integers
 from convertkit.onnx.lacking_kernels import write_out_lacking
@@ -77,7 +78,8 @@ def canonicalize(model: ir.Model, max_opset: int = MAX_OPSET) -> ir.Model:
     make_scalars(model)
     simplify(model)
     correct_declared(model)
-    if write_out_sequences(model):  # of places that had to be folded first
+    written = write_out_sequences(model)  # of places that had to be folded first
+    if write_out_grown_lists(model) or written:
         simplify(model)
     make_scalars(model)
     ask_unwidened(model)
