@@ -24,6 +24,7 @@ from convertkit.onnx.flags import choose_flags
 from convertkit.onnx.grown_lists import write_out_grown_lists
 from convertkit.onnx.inlining import at_one_opset
 from convertkit.onnx.integer_products import multiply_integers
+from convertkit.onnx.invented_sizes import forget_invented_sizes, name_invented_sizes
 from convertkit.onnx.lacking_kernels import write_out_lacking
 from convertkit.onnx.ml import decompose_ml
 from convertkit.onnx.newer import to_older
@@ -61,7 +62,7 @@ def canonicalize(model: ir.Model, max_opset: int = MAX_OPSET) -> ir.Model:
     if same := sorted({str(name) for name in outputs} & {str(name) for name in inputs}):
         raise Unsupported(f"output {same[0]} is the input of that name itself; give it another one through Identity")
     common.RemoveInitializersFromInputsPass()(model)
-    name_free_dims(model)
+    forget_invented_sizes(model, free_dims(model))
     # Before IR version 4 an initializer had to be an input too, and the opset converter insists on it.
     model.ir_version = min(max(model.ir_version, MIN_IR_VERSION), MAX_IR_VERSION)
     model.graph.opset_imports.setdefault("", MIN_OPSET)  # a file of other domains alone need not have it
@@ -93,6 +94,7 @@ def canonicalize(model: ir.Model, max_opset: int = MAX_OPSET) -> ir.Model:
     choose_flags(model)
     sum_in_blocks(model)
     common.NameFixPass()(model)
+    name_invented_sizes(model, free_dims(model))
     assert [value.name for value in model.graph.inputs] == inputs, "canonicalize keeps the inputs"
     assert [value.name for value in model.graph.outputs] == outputs, "canonicalize keeps the outputs"
     return model

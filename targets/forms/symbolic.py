@@ -13,11 +13,10 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.onnx.edit import array_of
+from convertkit.onnx.invented_sizes import INVENTED
 from convertkit.targets.forms.sizes import Size, compared, equal, larger, product
 
 _LONGEST = 64
-_INVENTED = "unk__"
-"""How ONNX's inference begins the names of sizes that it cannot derive."""
 _INTEGERS = (ir.DataType.INT32, ir.DataType.INT64, ir.DataType.BOOL)
 
 Vector = tuple[Size, ...]
@@ -86,7 +85,7 @@ class Knowledge:
             return
         for axis, (old, new) in enumerate(zip(before, sizes, strict=True)):
             name = str(old)
-            if old != new and (name.startswith(_INVENTED) or name == f"{value.name}.{axis}"):
+            if old != new and (name.startswith(INVENTED) or name == f"{value.name}.{axis}"):
                 self.sums[name] = new
 
 

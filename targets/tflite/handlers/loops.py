@@ -10,13 +10,14 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.errors import Unsupported
+from convertkit.onnx.invented_sizes import INVENTED
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.collected import Collector, collector
 from convertkit.targets.tflite.lowering import Lowering, Scope, captured_values, copied
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 
 _FOREVER = np.iinfo(np.int32).max
-_UNNAMED = ("None", "unk__")
+_UNNAMED = ("None", INVENTED)
 
 
 @dataclass(frozen=True, slots=True)
