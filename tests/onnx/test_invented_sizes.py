@@ -19,9 +19,10 @@ def shapes(text: str) -> list[tuple[int | str, ...]]:
 
 
 def test_a_size_that_an_input_has_is_called_after_it():
-    text = "(float[batch, time, 8] x) => (float[unk__17, unk__18, 8] y, float[unk__3, 8] m) { y = Relu(x) m = ReduceMax(y) }"
-    text = text.replace("ReduceMax", "ReduceMax<keepdims = 0>").replace("(y) }", "(y, a) }")
-    text = text.replace("{ y", "<int64[1] a = {1}> { y")
+    text = """(float[batch, time, 8] x) => (float[unk__17, unk__18, 8] y, float[unk__3, 8] m) <int64[1] a = {1}> {
+        y = Relu(x)
+        m = ReduceMax<keepdims = 0>(y, a)
+    }"""
     assert shapes(text) == [("batch", "time", 8), ("batch", 8)]
 
 
