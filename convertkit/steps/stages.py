@@ -14,6 +14,7 @@ from convertkit.defects import blamed
 from convertkit.recipe import ExportOptions
 from convertkit.stage import BuildContext, PackagingTarget, Stage, Target
 from convertkit.steps import live
+from convertkit.steps.describe import with_sizes
 from convertkit.target_options import for_passes, values
 from convertkit.tasks.task import Context
 
@@ -113,7 +114,8 @@ class OfPlugin:
 
     @contextmanager
     def opened(self, context: Context) -> Iterator[Stage]:
-        data = live.calibration(self.options, self.source.inputs, context.resources)
+        inputs = with_sizes(self.source, self.options).inputs
+        data = live.calibration(self.options, inputs, context.resources)
         target = plugins.target(self.target)
         built = BuildContext(self.options, target, self.source.sha256, data, context.progress, context.once)
         with blamed(self.title, *self.plugins):
