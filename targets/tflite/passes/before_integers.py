@@ -7,13 +7,17 @@ after:   y = MatMul (x, w), with transposes and reshapes
 from __future__ import annotations
 
 import onnx_ir as ir
+import onnx_ir.passes.common as common
 
 from convertkit.errors import Unsupported
+from convertkit.onnx.edit import producer
 from convertkit.targets.forms.functions import expand_functions
 from convertkit.targets.forms.lp_norms import write_lp_normalization
 from convertkit.targets.forms.unrolled_cells import write_cells
 from convertkit.targets.forms.writing import Place, dims, write_each
 
+_STATES = {"LSTM": (5, 6), "GRU": (5,), "RNN": (5,)}
+"""Inputs of recurrent layers that their states begin with; source: ONNX operators."""
 _SUMS = frozenset({"Einsum", "ReduceL1", "ReduceL2", "ReduceSumSquare"})
 
 
@@ -24,6 +28,7 @@ def einsums_as_products(model: ir.Model) -> None:
 
 def written_for_integers(model: ir.Model) -> None:
     """For ``--full-integer``: norms, too, and the steps of LSTM, GRU and RNN, where their number is known."""
+    _leave_out_zero_states(model)
     write_each(model, {"LpNormalization": write_lp_normalization, "Sum": _write_sum})
     expand_functions(model, lambda node: node.op_type not in _SUMS)
     try:
@@ -31,6 +36,23 @@ def written_for_integers(model: ir.Model) -> None:
     except Unsupported as refusal:
         ways = ("--int8 without --full-integer", *refusal.ways_out)
         raise Unsupported(refusal.reason, subject=refusal.subject, location=refusal.location, ways_out=ways) from None
+
+
+def _leave_out_zero_states(model: ir.Model) -> None:
+    """Start states that are zeros, as many as the batch: a recurrent layer without one begins with them."""
+    for node in model.graph:
+        if node.op_type not in _STATES or node.domain:
+            continue
+        for place in _STATES[node.op_type]:
+            if place < len(node.inputs) and _is_zeros(node.inputs[place]):
+                node.replace_input_with(place, None)
+    common.RemoveUnusedNodesPass()(model)
+
+
+def _is_zeros(value: ir.Value | None) -> bool:
+    node = producer(value, "ConstantOfShape")
+    filling = None if node is None else node.attributes.get("value")
+    return node is not None and (filling is None or not filling.as_tensor().numpy().any())
 
 
 def _write_sum(node: ir.Node) -> None:

@@ -29,6 +29,7 @@ STORED = {
     "wg": RNG.normal(size=(1, 3 * 5, 8)).astype("f4") / 2,
     "rg": RNG.normal(size=(1, 3 * 5, 5)).astype("f4") / 2,
     "states": np.array([1]),
+    "five": np.array([5]),
 }
 ROWS = {
     "a division by a vector": ("float[N,16] x", "y = Div (x, vector)", "MUL", 0.04),
@@ -71,6 +72,13 @@ ROWS = {
         0.03,
     ),
     "LSTM": ("float[4,N,8] x", "y, h, c = LSTM <hidden_size = 5> (x, w, r)", "FULLY_CONNECTED", 0.04),
+    "LSTM from zeros as many as the batch": (
+        "float[4,N,8] x",
+        "s = Shape <start = 1, end = 2> (x) t = Concat <axis = 0> (states, s, five) z = ConstantOfShape (t) "
+        'y, h, c = LSTM <hidden_size = 5> (x, w, r, "", "", z, z)',
+        "FULLY_CONNECTED",
+        0.04,
+    ),
     "GRU": (
         "float[4,N,8] x",
         "y = GRU <hidden_size = 5, linear_before_reset = 1> (x, wg, rg)",
