@@ -13,7 +13,7 @@ from convertkit.profile import QuantProfile
 from convertkit.quantization.calibrate.flat import flat_values
 from convertkit.quantization.calibrate.observe import observe
 from convertkit.quantization.graph.units import find_units
-from convertkit.quantization.place.masks import measurable
+from convertkit.quantization.place.masks import marking_units, measurable
 from convertkit.quantization.search.plan import Plan, Ranges, weighted_units
 from convertkit.quantization.search.reference import Reference
 from convertkit.quantization.search.trial import Score, Trials, compare
@@ -125,6 +125,7 @@ def _stored(graph: ir.Graph, profile: QuantProfile) -> frozenset[ir.Node]:
 def _score(
     model: ir.Model, plan: Plan, profile: QuantProfile, feeds: Sequence[Feed], state: Mapping[str, Array]
 ) -> Score:
-    names = measurable(find_units(model.graph, profile))
-    ranges = Ranges(observe(model, names, feeds, state), profile, flat_values(model.graph))
-    return Trials(model, ranges, feeds, state).score(plan)
+    units = find_units(model.graph, profile)
+    seen = observe(model, measurable(units), feeds, state, infinities=True)
+    plan = replace(plan, integer=plan.integer - marking_units(units, seen))
+    return Trials(model, Ranges(seen, profile, flat_values(model.graph)), feeds, state).score(plan)

@@ -239,6 +239,27 @@ def test_infinities_that_only_mark_stay_float(quantized) -> None:
     assert result.snr_db(DATA) > 30
 
 
+def test_scales_move_beside_infinities(quantized) -> None:
+    """Two convolutions in front, the channels of the first far apart, whose scales are tried before all else."""
+    model = marked(shown=False)
+    rng = np.random.default_rng(1)
+    spread = np.logspace(-3, 0, 6).reshape(6, 1, 1, 1)
+    weights = {"a": rng.normal(size=(6, 3, 1, 1)) * spread, "b": rng.normal(size=(3, 6, 1, 1)) / spread[:, 0]}
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(w.astype(np.float32), n) for n, w in weights.items())
+    front = [
+        helper.make_node("Conv", ["x", "a"], ["n"], "narrow"),
+        helper.make_node("Relu", ["n"], ["k"], "kept"),
+        helper.make_node("Conv", ["k", "b"], ["z"], "back"),
+    ]
+    next(node for node in model.graph.node if node.name == "first").input[0] = "z"
+    nodes = [*front, *model.graph.node]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    result = quantized(model, DATA)
+    assert all(np.isfinite(scale) for scale, _ in result.pairs().values())
+    assert result.snr_db(DATA) > 20
+
+
 def test_infinities_that_the_model_gives_are_an_error(quantized) -> None:
     from convertkit.errors import FeedError
 
