@@ -141,18 +141,25 @@ def test_what_goes_one_way_tells_channels_from_filters() -> None:
 
 
 class Tiled(Counted):
-    """A machine whose convolutions round up to 8 channels and 16 filters."""
+    """A machine whose convolutions round up to so many channels and filters."""
+
+    def __init__(self, channels: int, filters: int) -> None:
+        super().__init__()
+        self._channels, self._filters = channels, filters
 
     def of(self, placed: Placed) -> float:
         filters, height, width, channels = placed.weight
-        rounded = -(-channels // 8) * 8 * -(-filters // 16) * 16
+        rounded = -(-channels // self._channels) * self._channels * -(-filters // self._filters) * self._filters
         return 0.01 * (placed.written_elements // filters) * height * width * rounded
 
 
-def test_a_tile_is_found_from_what_goes_both_ways_and_one() -> None:
+@pytest.mark.parametrize("sides", [(8, 16), (16, 8)], ids=str)
+def test_a_tile_is_found_from_what_goes_both_ways_and_one(sides: tuple[int, int]) -> None:
+    """There and back both explain every time."""
     layers = [each for each in STEPS if each.work <= 2e7]
-    tile = best_within("int8", layers, "int8", Tiled(), lambda line: None, Tiled())
-    assert (tile.channels, tile.filters) == (8, 16)
+    machine = Tiled(*sides)
+    tile = best_within("int8", layers, "int8", machine, lambda line: None, machine)
+    assert (tile.channels, tile.filters) == sides
 
 
 def test_products_alone_may_be_all_that_costs() -> None:
