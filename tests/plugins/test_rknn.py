@@ -139,6 +139,34 @@ def test_its_profile_is_what_the_toolkit_reads(module):
     assert (found.activation, found.symmetric, found.bias) == ("int8", False, "float32")
 
 
+class Toolkit:
+    """Writes where it stands, as the toolkit's memory, and so its file, has it."""
+
+    def __init__(self, **_: object) -> None:
+        self.config = self.load_onnx = self.build = lambda **_: 0
+
+    def export_rknn(self, path: str) -> int:
+        place = Path(path)
+        assert Path("model.onnx").read_bytes() == b"graph"
+        place.write_text(f"{len(str(Path.cwd()))} {len(path)}")
+        return 0
+
+
+def test_a_file_does_not_depend_on_the_length_of_paths(module, monkeypatch, tmp_path):
+    """What lies behind a path in memory moves with it, and a rebuilt file was not the delivered one."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("rknn", "rknn.api"):
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace(RKNN=Toolkit))
+    written = []
+    for folder in (tmp_path / "a", tmp_path / "a much longer name"):
+        folder.mkdir()
+        (folder / "model.onnx").write_bytes(b"graph")
+        params = {"model": str(folder / "model.onnx"), "inputs": [["x", [1]]], "chip": "", "level": 2, "seal": ""}
+        module("service").RknnService().build(params | {"rknn": str(folder / "out.rknn")}, {})
+        written.append((folder / "out.rknn").read_text())
+    assert written[0] == written[1]
+
+
 def sealed(module, folder: Path, data: bytes, *, chip: str = "rk3588") -> Path:
     files = module("files")
     (folder / "model.onnx").write_bytes(b"the graph")

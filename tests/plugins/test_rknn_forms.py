@@ -192,6 +192,7 @@ def computed(model: onnx.ModelProto) -> list[np.ndarray]:
         ((1, 5, 7), (5, 7), True),
         ((1, 5, 7), (1, 5, 1), True),
         ((1, 5, 7), (1, 5, 1), False),
+        ((1, 5, 1), (1, 1, 7), False),
         ((1, 3, 5, 7), (5, 1), True),
         ((1, 3, 5, 7), (1, 3, 1, 1), False),
         ((1, 2, 3, 5, 7), (2, 3, 5, 7), True),

@@ -21,11 +21,11 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.onnx.edit import add_constant, inserted, replaced
+from convertkit_rknn.sizes import Sizes, known_sizes, reshaped, stated
 
 _AXES = 4
 _INVERSE = {"Sub": ("Add", np.negative), "Div": ("Mul", np.reciprocal)}
 _KINDS = ("Add", "Mul", *_INVERSE)
-Sizes = tuple[int, ...]
 
 
 def write_arithmetic(model: ir.Model) -> int:
@@ -35,31 +35,31 @@ def write_arithmetic(model: ir.Model) -> int:
 
 def _is_written(graph: ir.Graph, node: ir.Node) -> bool:
     result = node.outputs[0]
-    sizes = _sizes(result)
+    sizes = known_sizes(result)
     operands = [value for value in node.inputs if value is not None]
     if result.dtype != ir.DataType.FLOAT or not sizes or not _differ(operands, sizes):
         return False
-    four = [_of_operand(_sizes(value), sizes) for value in operands]
+    four = [_of_operand(known_sizes(value), sizes) for value in operands]
     if not all(four):
         return False
     kind, operands = _turned(graph, node, operands)
-    if (kind, operands, four) == (node.op_type, list(node.inputs), [_sizes(value) for value in operands]):
+    if (kind, operands, four) == (node.op_type, list(node.inputs), [known_sizes(value) for value in operands]):
         return False
-    written = [_reshaped(graph, node, value, wanted) for value, wanted in zip(operands, four, strict=True)]
+    written = [_in_sizes(graph, node, value, wanted) for value, wanted in zip(operands, four, strict=True)]
     if len(sizes) == _AXES:
         replaced(node, kind, written)
         return True
     whole = _four(sizes)
     computed = inserted(node, kind, written, result, shape=ir.Shape(whole)).outputs[0]
-    replaced(node, "Reshape", [computed, _stated(graph, result, sizes)])
+    replaced(node, "Reshape", [computed, stated(graph, result, sizes)])
     return True
 
 
 def _differ(operands: list[ir.Value], sizes: Sizes) -> bool:
     """Whether one is stored or shorter than the result, and more than a single value."""
-    shorter = [value for value in operands if value.const_value is not None or _sizes(value) != sizes]
-    known = all(_sizes(value) or value.const_value is not None for value in operands)
-    return known and any(math.prod(_sizes(value)) > 1 for value in shorter) and len(shorter) < len(operands)
+    shorter = [value for value in operands if value.const_value is not None or known_sizes(value) != sizes]
+    known = all(known_sizes(value) or value.const_value is not None for value in operands)
+    return known and any(math.prod(known_sizes(value)) > 1 for value in shorter)
 
 
 def _turned(graph: ir.Graph, node: ir.Node, operands: list[ir.Value]) -> tuple[str, list[ir.Value]]:
@@ -86,22 +86,9 @@ def _four(sizes: Sizes) -> Sizes:
     return sizes[0], math.prod(sizes[1:-2]), sizes[-2], sizes[-1]
 
 
-def _reshaped(graph: ir.Graph, node: ir.Node, value: ir.Value, sizes: Sizes) -> ir.Value:
-    if _sizes(value) == sizes:
+def _in_sizes(graph: ir.Graph, node: ir.Node, value: ir.Value, sizes: Sizes) -> ir.Value:
+    if known_sizes(value) == sizes:
         return value
     if value.const_value is not None:
         return add_constant(graph, f"{value.name}/four", value.const_value.numpy().reshape(sizes))
-    return inserted(node, "Reshape", [value, _stated(graph, value, sizes)], value, shape=ir.Shape(sizes)).outputs[0]
-
-
-def _stated(graph: ir.Graph, value: ir.Value, sizes: Sizes) -> ir.Value:
-    return add_constant(graph, f"{value.name}/sizes", np.array(sizes, np.int64))
-
-
-def _sizes(value: ir.Value | None) -> Sizes:
-    """All sizes, none where one is not known."""
-    if value is not None and value.const_value is not None:
-        return tuple(value.const_value.numpy().shape)
-    shape = () if value is None or value.shape is None else tuple(value.shape)
-    known = tuple(size for size in shape if isinstance(size, int))
-    return known if len(known) == len(shape) else ()
+    return reshaped(graph, node, value, sizes)

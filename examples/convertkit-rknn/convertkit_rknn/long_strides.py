@@ -20,6 +20,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.onnx.edit import add_constant, inserted
+from convertkit_rknn.sizes import known_sizes, reshaped
 
 _LONGEST = 7
 _IMAGE = 2
@@ -64,14 +65,14 @@ def write_long_strides(model: ir.Model) -> None:
 
 def _is_depthwise(node: ir.Node, axes: int) -> bool:
     """Whether each channel has its own window of two axes."""
-    sizes = _sizes(node.inputs[0])
+    sizes = known_sizes(node.inputs[0])
     return axes == _IMAGE and len(sizes) > 1 and sizes[1] > 1 and node.attributes.get_int("group", 1) == sizes[1]
 
 
 def _axes(node: ir.Node, strides: Sequence[int]) -> tuple[_Axis, ...]:
     """How each axis is cut into blocks; none where that is not what it computes."""
     weights, attributes = node.inputs[1], node.attributes
-    image, window = _sizes(node.inputs[0])[2:], _sizes(weights)[2:]
+    image, window = known_sizes(node.inputs[0])[2:], known_sizes(weights)[2:]
     if weights is None or weights.const_value is None or not image or any(axis != 1 for axis in _dilations(node)):
         return ()
     if attributes.get_string("auto_pad", "NOTSET") != "NOTSET":
@@ -119,7 +120,7 @@ def _cut(graph: ir.Graph, node: ir.Node, data: ir.Value, axes: Sequence[_Axis]) 
         return data
     places = {"starts": [0] * len(axes), "ends": kept, "axes": [2 + place for place in range(len(axes))]}
     stored = [add_constant(graph, f"{data.name}/{name}", np.array(each, np.int64)) for name, each in places.items()]
-    shape = ir.Shape([*_sizes(data)[:2], *kept])
+    shape = ir.Shape([*known_sizes(data)[:2], *kept])
     return inserted(node, "Slice", [data, *stored], data, shape=shape).outputs[0]
 
 
@@ -128,32 +129,27 @@ def _padded(graph: ir.Graph, node: ir.Node, data: ir.Value, axes: Sequence[_Axis
     if not any(pads):
         return data
     stored = add_constant(graph, f"{data.name}/pads", np.array(pads, np.int64))
-    shape = ir.Shape([*_sizes(data)[:2], *(axis.total for axis in axes)])
+    shape = ir.Shape([*known_sizes(data)[:2], *(axis.total for axis in axes)])
     return inserted(node, "Pad", [data, stored], data, shape=shape).outputs[0]
 
 
 def _to_depth(node: ir.Node, data: ir.Value, side: int) -> ir.Value:
     """Channels are row of the block, column, channel: what the NPU does in one operator."""
-    batch, channels, *image = _sizes(data)
+    batch, channels, *image = known_sizes(data)
     shape = ir.Shape([batch, channels * side * side, *(size // side for size in image)])
     return inserted(node, "SpaceToDepth", [data], data, {"blocksize": side}, shape).outputs[0]
 
 
 def _apart(graph: ir.Graph, node: ir.Node, data: ir.Value, sides: Sequence[int]) -> ir.Value:
     """Channels are channel, place in the block: those of a group stay together."""
-    batch, channels, *image = _sizes(data)
+    batch, channels, *image = known_sizes(data)
     counts = [size // side for size, side in zip(image, sides, strict=True)]
     pairs = [size for pair in zip(counts, sides, strict=True) for size in pair]
     order = [0, 1, *range(3, 2 + len(pairs), 2), *range(2, 2 + len(pairs), 2)]
-    apart = _reshaped(graph, node, data, [batch, channels, *pairs])
+    apart = reshaped(graph, node, data, [batch, channels, *pairs])
     shape = ir.Shape([batch, channels, *sides, *counts])
     turned = inserted(node, "Transpose", [apart], apart, {"perm": order}, shape).outputs[0]
-    return _reshaped(graph, node, turned, [batch, channels * math.prod(sides), *counts])
-
-
-def _reshaped(graph: ir.Graph, node: ir.Node, value: ir.Value, sizes: Sequence[int]) -> ir.Value:
-    stated = add_constant(graph, f"{value.name}/sizes", np.array(sizes, np.int64))
-    return inserted(node, "Reshape", [value, stated], value, shape=ir.Shape(sizes)).outputs[0]
+    return reshaped(graph, node, turned, [batch, channels * math.prod(sides), *counts])
 
 
 def _moved(weights: np.ndarray, axes: Sequence[_Axis], is_square: bool) -> np.ndarray:
@@ -166,10 +162,3 @@ def _moved(weights: np.ndarray, axes: Sequence[_Axis], is_square: bool) -> np.nd
     inside, blocks = range(3, 2 + len(pairs), 2), range(2, 2 + len(pairs), 2)
     order = (0, *inside, 1, *blocks) if is_square else (0, 1, *inside, *blocks)
     return np.ascontiguousarray(whole.reshape(outputs, channels, *pairs).transpose(order).reshape(outputs, -1, *counts))
-
-
-def _sizes(value: ir.Value | None) -> tuple[int, ...]:
-    """All sizes, none where one is not known."""
-    shape = () if value is None or value.shape is None else tuple(value.shape)
-    known = tuple(size for size in shape if isinstance(size, int))
-    return known if len(known) == len(shape) else ()
