@@ -157,12 +157,14 @@ def test_a_file_does_not_depend_on_the_length_of_paths(module, monkeypatch, tmp_
     monkeypatch.chdir(tmp_path)
     for name in ("rknn", "rknn.api"):
         monkeypatch.setitem(sys.modules, name, SimpleNamespace(RKNN=Toolkit))
+    service = module("service")
+    monkeypatch.setattr(service, "RKNN", Toolkit)
     written = []
     for folder in (tmp_path / "a", tmp_path / "a much longer name"):
         folder.mkdir()
         (folder / "model.onnx").write_bytes(b"graph")
         params = {"model": str(folder / "model.onnx"), "inputs": [["x", [1]]], "chip": "", "level": 2, "seal": ""}
-        module("service").RknnService().build(params | {"rknn": str(folder / "out.rknn")}, {})
+        service.RknnService().build(params | {"rknn": str(folder / "out.rknn")}, {})
         written.append((folder / "out.rknn").read_text())
     assert written[0] == written[1]
 
