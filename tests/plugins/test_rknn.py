@@ -194,10 +194,14 @@ def test_a_file_tells_the_graph_and_the_build(module, tmp_path):
         ([1, 2, 3], [1, 2, 3], None, True),
         ([1, 7, 3], [1, 2, 3], [[1, 4, 3], [1, 5, 3]], True),
         ([1, 7, 9], [1, 2, 3], [[1, 4, 3], [1, 5, 3]], False),
+        ([1, 7, 3], [1, 0xA5A5A5A5, 3], [[1, 0xA5A5A5A5, 3]] * 2, True),
+        ([1, 0x5A5A5A5A, 3], [1, 2, 3], [[1, 2, 3]] * 2, True),
+        ([1, 7, 9], [1, 0xA5A5A5A5, 3], [[1, 0xA5A5A5A5, 3]] * 2, False),
+        ([1, 0xA5A5A5A6, 3], [1, 2, 3], [[1, 2, 3]] * 2, False),
         ([1, 2, 9], [1, 2, 3], [[1, 2, 3], [1, 2, 3]], False),
         ([1, 2, 3, 4], [1, 2, 3], [[1, 2, 3], [1, 2, 3]], False),
     ],
-    ids=["equal", "memory", "memory-and-more", "other", "longer"],
+    ids=["equal", "memory", "memory-and-more", "unset", "unset-here", "unset-and-more", "no-fill", "other", "longer"],
 )
 def test_two_builds_are_the_same_but_for_memory(module, tmp_path, delivered, again, others, same):
     def written(name: str, words: list[int]) -> Path:

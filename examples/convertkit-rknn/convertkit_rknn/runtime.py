@@ -10,7 +10,11 @@ from convertkit.workers.elsewhere import SAME_ADDRESSES, Elsewhere
 from convertkit_rknn.engine import engine
 
 SERVICE = "convertkit_rknn.service:RknnService"
-VARIABLES: Mapping[str, str] = MappingProxyType({"MALLOC_PERTURB_": "165", "OMP_NUM_THREADS": "1", SAME_ADDRESSES: "1"})
+FILL = 0xA5
+"""The byte that free memory is filled with; memory that is handed out gets its complement (mallopt(3), M_PERTURB)."""
+VARIABLES: Mapping[str, str] = MappingProxyType(
+    {"MALLOC_PERTURB_": str(FILL), "OMP_NUM_THREADS": "1", SAME_ADDRESSES: "1"}
+)
 """The toolkit writes memory that it has not set into its files, addresses among it: both are the same in every run."""
 
 
