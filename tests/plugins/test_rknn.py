@@ -18,7 +18,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from convertkit.artifact import TensorSpec, sha256_of
+from convertkit.artifact import Artifact, TensorSpec, sha256_of
 from convertkit.engines import environments
 from convertkit.errors import ToolError
 from tests.command_line import apart, check_refusal, everything_below
@@ -139,34 +139,28 @@ def test_its_profile_is_what_the_toolkit_reads(module):
     assert (found.activation, found.symmetric, found.bias) == ("int8", False, "float32")
 
 
-class Toolkit:
-    """Writes where it stands, as the toolkit's memory, and so its file, has it."""
-
-    def __init__(self, **_: object) -> None:
-        self.config = self.load_onnx = self.build = lambda **_: 0
-
-    def export_rknn(self, path: str) -> int:
-        place = Path(path)
-        assert Path("model.onnx").read_bytes() == b"graph"
-        place.write_text(f"{len(str(Path.cwd()))} {len(path)}")
-        return 0
-
-
-def test_a_file_does_not_depend_on_the_length_of_paths(module, monkeypatch, tmp_path):
+def test_a_build_is_told_nothing_of_the_length_of_paths(module, tmp_path):
     """What lies behind a path in memory moves with it, and a rebuilt file was not the delivered one."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("rknn", "rknn.api"):
-        monkeypatch.setitem(sys.modules, name, SimpleNamespace(RKNN=Toolkit))
-    service = module("service")
-    monkeypatch.setattr(service, "RKNN", Toolkit)
-    written = []
-    for folder in (tmp_path / "a", tmp_path / "a much longer name"):
-        folder.mkdir()
-        (folder / "model.onnx").write_bytes(b"graph")
-        params = {"model": str(folder / "model.onnx"), "inputs": [["x", [1]]], "chip": "", "level": 2, "seal": ""}
-        service.RknnService().build(params | {"rknn": str(folder / "out.rknn")}, {})
-        written.append((folder / "out.rknn").read_text())
-    assert written[0] == written[1]
+    stage, files = module("stage"), module("files")
+    told, folders = [], []
+
+    class Worker:
+        def call(self, method: str, params: dict) -> None:
+            model = Path(params["model"])
+            assert (method, model.read_bytes()) == ("build", b"graph")
+            model.with_name(params["rknn"]).write_bytes(b"made")
+            told.append(json.dumps(params))
+            folders.append(model.parent)
+
+    for parent in (tmp_path / "a", tmp_path / "a much longer name"):
+        parent.mkdir()
+        (parent / "model.onnx").write_bytes(b"graph")
+        artifact = Artifact(parent / "model.rknn", "rknn", "", (TensorSpec("x", (1,), "float32"),), ())
+        with stage.build_folder() as folder:
+            made = stage.build_in(Path(folder), Worker(), artifact, files.Build("rk3588", 2))
+            assert made.read_bytes() == b"made"
+    assert len(told[0]) == len(told[1])
+    assert not any(folder.exists() for folder in folders)
 
 
 def sealed(module, folder: Path, data: bytes, *, chip: str = "rk3588") -> Path:

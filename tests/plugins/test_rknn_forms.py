@@ -206,7 +206,7 @@ def computed(model: onnx.ModelProto) -> list[np.ndarray]:
 def test_arithmetic_of_different_operands_has_four_axes_and_computes_the_same(
     module, kind, sizes, other, is_stored, place
 ):
-    """The toolkit crashes on any other number of them, and on what is stored behind a minus or below a line."""
+    """The toolkit crashes on any other number of them, and on stored values that are subtracted or divided by."""
     model = of_operator(kind, sizes, other, place, is_stored)
     written = ir.from_proto(model)
     module("arithmetic").write_arithmetic(written)
@@ -374,6 +374,26 @@ def test_an_output_that_integers_read_is_computed_for_each(module):
     assert module("twice").compute_twice(model) == 1
     assert [value.name for value in model.graph.outputs] == ["s", "q"]
     assert not tuple(model.graph.outputs[0].uses())
+
+
+def test_two_moves_of_one_value_have_names_of_their_own(module):
+    text = """<ir_version: 9, opset_import: ["": 19]> g (float[2, 3] x)
+        => (int8[6] q, float[6] f, int8[3, 2] p, float[3, 2] h)
+    <float t = {0.1}, int8 z = {3}, int64[1] n = {-1}, int64[2] o = {3, 2}> {
+        s = Sigmoid(x)
+        a = Reshape(s, n)
+        q = QuantizeLinear(a, t, z)
+        f = Relu(a)
+        b = Reshape(s, o)
+        p = QuantizeLinear(b, t, z)
+        h = Relu(b)
+    }"""
+    model = ir.from_proto(of_text(text))
+    before = computed(ir.to_proto(model))
+    assert module("twice").compute_twice(model) == 2
+    onnx.checker.check_model(ir.to_proto(model), full_check=True)
+    for one, other in zip(before, computed(ir.to_proto(model)), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_what_is_moved_is_computed_for_each_but_a_product(module):

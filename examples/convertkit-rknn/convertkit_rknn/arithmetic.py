@@ -68,7 +68,9 @@ def _turned(graph: ir.Graph, node: ir.Node, operands: list[ir.Value]) -> tuple[s
     if node.op_type not in _INVERSE or stored is None:
         return node.op_type, operands
     kind, inverse = _INVERSE[node.op_type]
-    return kind, [operands[0], add_constant(graph, f"{operands[-1].name}/{kind}", inverse(stored.numpy()))]
+    with np.errstate(divide="ignore", over="ignore"):  # by 0, which is infinite in both forms
+        turned = inverse(stored.numpy())
+    return kind, [operands[0], add_constant(graph, f"{operands[-1].name}/{kind}", turned)]
 
 
 def _of_operand(own: Sizes, sizes: Sizes) -> Sizes:

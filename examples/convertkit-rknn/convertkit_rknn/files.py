@@ -18,7 +18,7 @@ from convertkit.artifact import Array, sha256_of
 from convertkit.errors import ToolError
 from convertkit_rknn.runtime import FILL
 
-GRAPH = "model.onnx"
+GRAPH, FILE = "model.onnx", "model.rknn"
 _SEAL = re.compile(rb"convertkit ([0-9a-f]{64}) ([a-z0-9]+) ([0-9]);")
 _WORD = 4
 """Bytes: what a field of the file is aligned to."""

@@ -72,8 +72,9 @@ def _is_depthwise(node: ir.Node, axes: int) -> bool:
 def _axes(node: ir.Node, strides: Sequence[int]) -> tuple[_Axis, ...]:
     """How each axis is cut into blocks; none where that is not what it computes."""
     weights, attributes = node.inputs[1], node.attributes
+    dilations = attributes.get_ints("dilations", ())
     image, window = known_sizes(node.inputs[0])[2:], known_sizes(weights)[2:]
-    if weights is None or weights.const_value is None or not image or any(axis != 1 for axis in _dilations(node)):
+    if weights is None or weights.const_value is None or not image or set(dilations) - {1}:
         return ()
     if attributes.get_string("auto_pad", "NOTSET") != "NOTSET":
         return ()
@@ -81,10 +82,6 @@ def _axes(node: ir.Node, strides: Sequence[int]) -> tuple[_Axis, ...]:
     half = len(image)
     sides = map(_side, strides)
     return tuple(map(_Axis, image, window, strides, pads[:half], pads[half:], sides))
-
-
-def _dilations(node: ir.Node) -> Sequence[int]:
-    return node.attributes.get_ints("dilations", ())
 
 
 def _side(stride: int) -> int:

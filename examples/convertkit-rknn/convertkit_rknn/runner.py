@@ -7,7 +7,6 @@ the graph beside the file again, finds that this is the file, and runs it.
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,9 +19,9 @@ from convertkit.feeding import encoded
 from convertkit.stage import Feed, Outputs
 from convertkit.workers.elsewhere import SAME_ADDRESSES
 from convertkit.workers.process import Worker
-from convertkit_rknn.files import GRAPH, Build, build_of, check_same
+from convertkit_rknn.files import Build, build_of, check_same
 from convertkit_rknn.runtime import SERVICE, VARIABLES, runtime_name, there
-from convertkit_rknn.stage import build_parameters
+from convertkit_rknn.stage import build_folder, build_in
 
 _OTHER_BUILDS = 2
 
@@ -48,10 +47,10 @@ class RknnRunner:
     def __enter__(self) -> Self:
         build = build_of(self._artifact.path)
         with ExitStack() as stack:
-            place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="convertkit-rknn-")))
+            folder = Path(stack.enter_context(build_folder()))
             worker = stack.enter_context(Worker(SERVICE, env=VARIABLES, elsewhere=there()))
-            self._make(worker, build, place / "again.rknn")
-            check_same(self._artifact.path, place / "again.rknn", lambda: self._others(build, place))
+            again = build_in(folder, worker, self._artifact, build)
+            check_same(self._artifact.path, again, lambda: self._others(build))
             worker.call("simulate")
             self._stack, self._worker = stack.pop_all(), worker
         return self
@@ -74,15 +73,9 @@ class RknnRunner:
         specs = self._artifact.outputs
         return {spec.name: spec.decode(shaped(spec, found.get(str(place)))) for place, spec in enumerate(specs)}
 
-    def _others(self, build: Build, place: Path) -> Iterator[Path]:
-        """More builds, each in a process that has its memory elsewhere."""
-        for number in range(_OTHER_BUILDS):
-            path = place / f"{number}.rknn"
-            random = {name: value for name, value in VARIABLES.items() if name != SAME_ADDRESSES}
-            with Worker(SERVICE, env=random, elsewhere=there()) as worker:
-                self._make(worker, build, path)
-            yield path
-
-    def _make(self, worker: Worker, build: Build, path: Path) -> None:
-        graph = self._artifact.path.with_name(GRAPH)
-        worker.call("build", {"rknn": str(path), **build_parameters(graph, build, self._artifact)})
+    def _others(self, build: Build) -> Iterator[Path]:
+        """More builds, each in a process that has its memory elsewhere; a file is there until the next."""
+        random = {name: value for name, value in VARIABLES.items() if name != SAME_ADDRESSES}
+        for _ in range(_OTHER_BUILDS):
+            with build_folder() as folder, Worker(SERVICE, env=random, elsewhere=there()) as worker:
+                yield build_in(Path(folder), worker, self._artifact, build)

@@ -6,8 +6,6 @@ import contextlib
 import io
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,6 @@ from convertkit.workers.process import Reply
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _RANK_WITH_LAYOUT = 4
-_FILE = "model.rknn"
 
 
 class RknnService:
@@ -29,28 +26,23 @@ class RknnService:
 
     def __init__(self) -> None:
         self._built: Any = None
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._inputs: list[str] = []
 
     def build(self, params: Mapping[str, Any], arrays: Mapping[str, Array]) -> Reply:
-        """Compile the ONNX at ``model`` for ``chip``, optimized at ``level``, into the file ``rknn``.
+        """Compile the ONNX at ``model`` for ``chip``, optimized at ``level``, into a file beside it, ``rknn``.
 
         ``inputs`` are names with their sizes.  The seal is written where the toolkit keeps a text of the user's.
         """
         made = RKNN(verbose=False)
         names, sizes = zip(*params["inputs"], strict=True)
         model = Path(params["model"])
-        # The length of a path moves what lies behind it in memory, some of which the toolkit writes into its file.
-        self._folder = tempfile.TemporaryDirectory(prefix="rknn")
-        os.chdir(self._folder.name)
-        shutil.copyfile(model, model.name)
+        os.chdir(model.parent)
         with _told(model.name) as demand:
             settings = {"target_platform": params["chip"], "optimization_level": params["level"]}
             demand(made.config(**settings, custom_string=params["seal"]), "configure")
             demand(made.load_onnx(model=model.name, inputs=list(names), input_size_list=[*map(list, sizes)]), "load")
             demand(made.build(do_quantization=False), "build")
-            demand(made.export_rknn(_FILE), "export")
-        shutil.move(_FILE, params["rknn"])
+            demand(made.export_rknn(params["rknn"]), "export")
         self._built, self._inputs = made, list(names)
         return Reply()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +18,7 @@ from convertkit.targets.forms.constants import fold_constants
 from convertkit.workers.elsewhere import Elsewhere
 from convertkit.workers.process import Worker
 from convertkit_rknn.arithmetic import write_arithmetic
-from convertkit_rknn.files import GRAPH, Build, seal
+from convertkit_rknn.files import FILE, GRAPH, Build, seal
 from convertkit_rknn.forms import write_products
 from convertkit_rknn.norms import state_defaults
 from convertkit_rknn.readme import readme
@@ -72,19 +74,32 @@ class CompileRknn:
                 reason = f"the NPU takes float32, and this is {spec.dtype}"
                 raise Unsupported(reason, subject=f"input {spec.name}", ways_out=ways)
         made = save_model(model, workdir / GRAPH, f"{self.name} {self.version}", source.initial_state)
-        path = workdir / "model.rknn"
-        params = {"rknn": str(path), **build_parameters(made.path, self._build, made)}
-        with Worker(SERVICE, timeout_s=self._timeout_s, env=VARIABLES, elsewhere=self._elsewhere) as worker:
-            worker.call("build", params)
+        path = workdir / FILE
+        with (
+            build_folder() as folder,
+            Worker(SERVICE, timeout_s=self._timeout_s, env=VARIABLES, elsewhere=self._elsewhere) as worker,
+        ):
+            shutil.copyfile(build_in(Path(folder), worker, made, self._build), path)
         (workdir / "README.md").write_text(readme(self._build.chip, made), encoding="utf-8")
         return replace(made, path=path, format=self.produces, sha256=sha256_of(path))
 
 
-def build_parameters(graph: Path, build: Build, artifact: Artifact) -> dict[str, object]:
-    """What a build of ``graph`` is made with; ``artifact`` knows its inputs."""
+def build_folder() -> tempfile.TemporaryDirectory[str]:
+    """A folder for one build, whose path has the same length every time.
+
+    The toolkit writes memory that it has not set into its file, and the length of a path moves what lies behind it.
+    """
+    return tempfile.TemporaryDirectory(prefix="convertkit-rknn-")
+
+
+def build_in(folder: Path, worker: Worker, artifact: Artifact, build: Build) -> Path:
+    """Compile the graph in the folder of ``artifact`` as ``build`` says, in ``folder``; the file, which lies there."""
+    graph = artifact.path.with_name(GRAPH)
+    shutil.copyfile(graph, folder / GRAPH)
     inputs = [[spec.name, [int(size) for size in spec.shape]] for spec in artifact.inputs]
-    sealed = seal(graph, build)
-    return {"model": str(graph), "chip": build.chip, "level": build.level, "inputs": inputs, "seal": sealed}
+    chosen = {"chip": build.chip, "level": build.level, "seal": seal(graph, build)}
+    worker.call("build", {"model": str(folder / GRAPH), "rknn": FILE, "inputs": inputs, **chosen})
+    return folder / FILE
 
 
 _: type[Stage] = CompileRknn

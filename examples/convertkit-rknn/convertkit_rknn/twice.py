@@ -4,14 +4,19 @@ before:  s = Add (x, y) → QuantizeLinear, s → LayerNormalization
 after:   s = Add (x, y) → QuantizeLinear, t = Add (x, y) → LayerNormalization
 
 RKNN-Toolkit2 2.5.0 rounds such a value for all who read it, which the graph does not say: a layer norm of small values
-was 13 dB off.  A product with weights is not computed twice.
+was 13 dB off.  Products, recurrent layers and loops are not computed twice.
 """
 
 from __future__ import annotations
 
+import itertools
+
 import onnx_ir as ir
 
-_HEAVY = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "DequantizeLinear"})
+_ONCE = frozenset(
+    {"Conv", "ConvTranspose", "Gemm", "MatMul", "GRU", "LSTM", "RNN", "If", "Loop", "Scan", "DequantizeLinear"}
+)
+"""Products, layers and bodies, and what is read as it is rounded."""
 _MOVES = frozenset({"Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Slice"})
 
 
@@ -33,20 +38,24 @@ def _is_divided(graph: ir.Graph, node: ir.Node) -> bool:
 
 
 def _copied(graph: ir.Graph, node: ir.Node) -> ir.Value | None:
-    """The same value, computed once more; None where it is a product. What is only moved is computed again, too."""
-    if node.op_type in _HEAVY:
+    """The same value, computed once more, with what it only moves; None where that is done but once."""
+    if node.op_type in _ONCE:
         return None
     inputs = list(node.inputs)
     maker = None if inputs[0] is None or node.op_type not in _MOVES else inputs[0].producer()
     if maker is not None and maker.op_type != "DequantizeLinear":
-        moved = _copied(graph, maker)
-        if moved is None:
+        inputs[0] = _copied(graph, maker)
+        if inputs[0] is None:
             return None
-        inputs[0] = moved
-    old = node.outputs[0]
-    name = f"{old.name}/rounded"
-    made = ir.node(node.op_type, inputs, dict(node.attributes), name=name)
-    result = made.outputs[0]
-    result.name, result.shape, result.type = name, old.shape, old.type
+    made = ir.node(node.op_type, inputs, dict(node.attributes))
+    old, result = node.outputs[0], made.outputs[0]
+    made.name = result.name = _free(graph, f"{old.name}/rounded")
+    result.shape, result.type = old.shape, old.type
     graph.insert_before(node, made)
     return result
+
+
+def _free(graph: ir.Graph, stem: str) -> str:
+    """``stem``, with a number where a value is called so."""
+    taken = {value.name for node in graph for value in node.outputs}
+    return next(name for number in itertools.count() if (name := f"{stem}_{number}" if number else stem) not in taken)
