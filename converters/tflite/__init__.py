@@ -33,7 +33,7 @@ class TFLiteConverter:
     def open(self, source: str, options: ExportOptions, workdir: Path, progress: Progress) -> Source:
         from convertkit.converters.tflite.source import TFLiteSource
 
-        return TFLiteSource(Path(source), options)
+        return TFLiteSource(Path(source), options, workdir)
 
 
 converter = TFLiteConverter()

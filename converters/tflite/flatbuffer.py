@@ -60,11 +60,11 @@ class Table:
 
     def has(self, slot: int) -> bool:
         """Whether the file stores this field, rather than leaving it at its default."""
-        return self._position(slot) != 0
+        return self.place(slot) != 0
 
     def scalar(self, slot: int, kind: str, default: T) -> T:
         """A number or truth value; ``kind`` is a key such as ``i32``."""
-        position = self._position(slot)
+        position = self.place(slot)
         if not position:
             return default
         value = _unpack(_SCALARS[kind], self.data, position)
@@ -72,7 +72,7 @@ class Table:
 
     def table(self, slot: int) -> Table | None:
         """A table that this one points to."""
-        position = self._position(slot)
+        position = self.place(slot)
         return Table.at(self.data, _follow(self.data, position)) if position else None
 
     def text(self, slot: int) -> str:
@@ -82,7 +82,7 @@ class Table:
 
     def array(self, slot: int, dtype: str) -> Array:
         """A vector of numbers as a view of the file; ``dtype`` is NumPy's code such as ``<i4``."""
-        position = self._position(slot)
+        position = self.place(slot)
         kind = np.dtype(dtype)
         if not position:
             return np.empty(0, kind)
@@ -95,15 +95,20 @@ class Table:
 
     def tables(self, slot: int) -> tuple[Table, ...]:
         """A vector of tables."""
-        position = self._position(slot)
+        position = self.place(slot)
         if not position:
             return ()
         start, count = self._vector(position, 4)
         return tuple(Table.at(self.data, _follow(self.data, start + 4 * index)) for index in range(count))
 
-    def _position(self, slot: int) -> int:
+    def place(self, slot: int) -> int:
+        """Where in the file the field stands: its value, or the offset of what it points to; 0 where it is absent."""
         relative = self.fields[slot] if slot < len(self.fields) else 0
         return self.start + relative if relative else 0
+
+    def vector(self, slot: int, itemsize: int = 4) -> tuple[int, int]:
+        """Where in the file the first element of a vector stands, and how many there are."""
+        return self._vector(self.place(slot), itemsize)
 
     def _vector(self, position: int, itemsize: int) -> tuple[int, int]:
         start = _follow(self.data, position)

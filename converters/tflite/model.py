@@ -124,14 +124,20 @@ def parse(data: bytes) -> TFLiteModel:
     version = table.scalar(0, "u32", 0)
     if version != 3:
         raise SourceError(f"TFLite schema version {version}, expected 3")
-    buffers = tuple(_buffer(buffer, data) for buffer in table.tables(4))
-    codes = tuple(_operator_code(code) for code in table.tables(1))
-    subgraphs = tuple(_subgraph(each, buffers, codes) for each in table.tables(2))
+    subgraphs = graphs_of(table)
     if not subgraphs:
         raise SourceError("the file holds no graph")
     signatures = tuple(_signature(each, subgraphs) for each in table.tables(7))
+    buffers = _buffers(table)
     metadata = dict(_metadata(each, buffers) for each in table.tables(6))
     return TFLiteModel(subgraphs, signatures or (_unnamed_signature(subgraphs[0]),), metadata)
+
+
+def graphs_of(model: Table) -> tuple[Subgraph, ...]:
+    """The graphs of the file whose root is ``model``."""
+    buffers = _buffers(model)
+    codes = tuple(_operator_code(code) for code in model.tables(1))
+    return tuple(_subgraph(each, buffers, codes) for each in model.tables(2))
 
 
 def _metadata(table: Table, buffers: tuple[Array, ...]) -> tuple[str, Array]:
@@ -141,7 +147,11 @@ def _metadata(table: Table, buffers: tuple[Array, ...]) -> tuple[str, Array]:
     return table.text(0), buffers[index]
 
 
-def _buffer(table: Table, data: bytes) -> Array:
+def _buffers(model: Table) -> tuple[Array, ...]:
+    return tuple(_buffer(buffer, model.data) for buffer in model.tables(4))
+
+
+def _buffer(table: Table, data: memoryview) -> Array:
     """Bytes of a buffer: in the FlatBuffer, or behind it for files above 2 GB."""
     offset, size = table.scalar(1, "u64", 0), table.scalar(2, "u64", 0)
     if offset > 1:

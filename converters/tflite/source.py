@@ -10,19 +10,20 @@ from typing import Self
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.artifact import Artifact, TensorSpec, sha256_of
+from convertkit.artifact import STATE_FILE, STATE_PREFIX, Artifact, TensorSpec, sha256_of
 from convertkit.converters.tflite import metadata
 from convertkit.converters.tflite.builder import QUANTIZED, named_dims
 from convertkit.converters.tflite.importer import to_onnx
 from convertkit.converters.tflite.model import Signature, TensorInfo, TFLiteModel, read_model
 from convertkit.converters.tflite.reference import LiteRTRunner
+from convertkit.converters.tflite.states import Shown, shown
 from convertkit.errors import SourceError, Unsupported, UsageError
 from convertkit.onnx.canonical import canonicalize, freeze_dims
 from convertkit.onnx.inputs import fixed_sizes, with_input_options
 from convertkit.onnx.save import save_model
 from convertkit.recipe import ExportOptions
 from convertkit.stage import FLOAT32, Runner, Stage, Tolerance
-from convertkit.state import carried, state_beside
+from convertkit.state import carried, save_arrays, state_beside
 
 INTEGER = Tolerance(
     "integer kernels round products in fixed point, QDQ in floating point: single steps that depth and softmax widen",
@@ -38,22 +39,28 @@ DYNAMIC_RANGE = Tolerance(
 class TFLiteSource:
     """A ``.tflite`` file: read here without any framework, executed by LiteRT in a worker."""
 
-    def __init__(self, path: Path, options: ExportOptions) -> None:
+    def __init__(self, path: Path, options: ExportOptions, workdir: Path) -> None:
         self._model = read_model(path)
-        self._signature = chosen(self._model, options.signature)
-        self._options = options
+        self._original = self._signature = chosen(self._model, options.signature)
+        self._shown = shown(path.read_bytes(), self._model, self._signature)
+        if self._shown is not None:
+            self._model, self._signature = self._shown.model, self._shown.signature
+        self._options, self._workdir = options, workdir
         graph = self._model.subgraphs[self._signature.subgraph]
         inputs = tuple(spec_of(graph.tensors[index], name) for name, index in self._signature.inputs)
         outputs = tuple(spec_of(graph.tensors[index], name) for name, index in self._signature.outputs)
         specs = with_input_options(inputs, options.inputs)
         self._sizes = fixed_sizes(inputs, specs)
-        state = state_beside(path, specs)
+        state = state_beside(path, specs) if self._shown is None else started_in(self._shown, workdir)
         self.artifact = Artifact(path, "tflite", specs, outputs, sha256_of(path), initial_state=state)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What the ONNX graph says differently from the file."""
         found = []
+        if self._shown is not None:
+            names = ", ".join(name.removeprefix(STATE_PREFIX) for name in self._shown.start)
+            found.append(f"variables are state, inputs and outputs of every call: {names}")
         ops = [op for graph in self._model.subgraphs for op in graph.operators]
         if any(op.builtin == "UNIDIRECTIONAL_SEQUENCE_LSTM" for op in ops):
             found.append("LSTM layers start with zero state on every call")
@@ -71,9 +78,12 @@ class TFLiteSource:
         return
 
     def runner(self) -> Runner:
-        signature = self._signature
         timeout_s = self._options.timeout_s
-        return LiteRTRunner(self.artifact, signature.key, signature.inputs, signature.outputs, timeout_s)
+        if self._shown is None:
+            return LiteRTRunner(self.artifact, self._signature, timeout_s)
+        edited = self._workdir / "with-state.tflite"
+        edited.write_bytes(self._shown.data)
+        return LiteRTRunner(self.artifact, self._signature, timeout_s, edited, self._original)
 
     def stage(self) -> Stage:
         return TFLiteStage(self._model, self._signature, self._sizes)
@@ -114,6 +124,12 @@ class TFLiteStage:
                 value.shape = ir.Shape(spec.shape)
         state = carried(source, self._sizes, workdir)
         return save_model(canonical, workdir / "model.onnx", f"{self.name} {self.version}", state)
+
+
+def started_in(found: Shown, workdir: Path) -> Path:
+    """What the state begins with, in a file of ``workdir``."""
+    save_arrays(workdir / STATE_FILE, found.start)
+    return workdir / STATE_FILE
 
 
 def chosen(model: TFLiteModel, wanted: str | None) -> Signature:

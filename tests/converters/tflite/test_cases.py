@@ -32,7 +32,7 @@ DYNAMIC_RANGE = ["dtln/model_quant_1", "dtln/model_quant_2", "mlperf-kws/referen
 
 
 def converted(path: Path, workdir: Path) -> tuple[TFLiteSource, OnnxRunner]:
-    source = TFLiteSource(path, ExportOptions(str(path), timeout_s=120))
+    source = TFLiteSource(path, ExportOptions(str(path), timeout_s=120), workdir)
     return source, OnnxRunner(source.stage().run(source.artifact, workdir))
 
 
