@@ -228,10 +228,10 @@ class Builder:
     def moved(self, x: Tensor) -> tuple[Tensor, tuple[int, ...]] | None:
         """The tensor and permutation that ``x`` is a transposition of, seen through DequantizeLinear."""
         if x.moved is not None:
-            return x.moved
+            return _as_before(x, *x.moved)
         if x.stored is None or x.stored.moved is None or x.quantization is None or not x.quantization.per_tensor:
             return None
-        source, perm = x.stored.moved
+        source, perm = _as_before(x, *x.stored.moved)
         return self.dequantize(source, x.quantization), perm
 
     def _in_order_before(self, x: Tensor, perm: tuple[int, ...]) -> Tensor | None:
@@ -249,6 +249,13 @@ class Builder:
         grown = held.const.reshape((1,) * (len(perm) - len(x.shape)) + x.shape)
         source = self.constant(grown.transpose(np.argsort(perm)))
         return source if x.quantization is None else self.dequantize(source, x.quantization)
+
+
+def _as_before(moved: Tensor, source: Tensor, perm: tuple[int, ...]) -> tuple[Tensor, tuple[int, ...]]:
+    """``source`` and ``perm``, with the sizes of what ``moved`` was declared as where its operator tells none."""
+    if source.shape is not None or moved.shape is None:
+        return source, perm
+    return replace(source, shape=tuple(moved.shape[perm.index(axis)] for axis in range(len(perm)))), perm
 
 
 def numpy_dtype(name: str) -> np.dtype[np.generic]:

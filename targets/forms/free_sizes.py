@@ -22,6 +22,18 @@ def ways_out(refusal: Unsupported, node: ir.Node, others: tuple[str, ...]) -> tu
     return (" ".join(f"--static {shlex.quote(f'{dim}=SIZE')}" for dim in dims), *others) if dims else others
 
 
+def follows_sizes(value: ir.Value) -> bool:
+    """Whether ``value`` is computed from sizes of tensors alone, so that fixed sizes make it a constant."""
+    producer = value.producer()
+    if producer is None:
+        return value.const_value is not None
+    if producer.op_type in ("Shape", "Size"):
+        return True
+    if any(each.type == ir.AttributeType.GRAPH for each in producer.attributes.values()):
+        return False  # what a body takes from outside is not among the inputs
+    return all(each is None or follows_sizes(each) for each in producer.inputs)
+
+
 def _dims_behind(node: ir.Node) -> list[str]:
     """Dynamic dimensions of the inputs that ``node`` is computed from: those that its own values have, else all.
 

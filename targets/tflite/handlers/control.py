@@ -11,8 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.errors import Unsupported
+from convertkit.errors import UnknownSize, Unsupported
 from convertkit.onnx.registry import Registry
+from convertkit.targets.forms.free_sizes import follows_sizes
 from convertkit.targets.tflite.annotations import OWN
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.loops import Counted, Loop, carried_shape, may_differ
@@ -37,7 +38,7 @@ def if_(b: Builder, condition: Tensor, *, lowering: Lowering, scope: Scope, node
     outputs = [lowering.program.subgraphs[index].outputs for index in indices]
     results = zip(*(branch.outputs for branch in branches), strict=True)
     lowering.program.sized_late |= any(may_differ(one, other) for one, other in results)
-    like = [_common(first, second) for first, second in zip(*outputs, strict=True)]
+    like = [_common(first, second, node) for first, second in zip(*outputs, strict=True)]
     inputs = [lowering.value(value, scope) for value in outside]
     return b.if_(condition, indices[0], indices[1], inputs, like)
 
@@ -90,9 +91,15 @@ def fresh(tensor: Tensor) -> Tensor:
     return Tensor(tensor.name, tensor.shape, tensor.dtype, None, tensor.quantization)
 
 
-def _common(first: Tensor, second: Tensor) -> Tensor:
+def _common(first: Tensor, second: Tensor, node: ir.Node) -> Tensor:
     if first.dtype != second.dtype:
         raise Unsupported(f"branches that return {first.dtype} and {second.dtype}")
+    if first.rank != second.rank:
+        reason = f"branches that return values of rank {first.rank} and of rank {second.rank}"
+        condition = node.inputs[0]
+        if condition is not None and follows_sizes(condition):
+            raise UnknownSize(f"{reason}, chosen by sizes that are dynamic")
+        raise Unsupported(f"{reason}: TFLite's IF gives one rank")
     return Tensor(first.name, carried_shape(first.shape, second.shape), first.dtype)
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 
 pytest.importorskip("ai_edge_litert")
 
+from convertkit.converters.tflite.builder import Builder, Tensor
 from convertkit.converters.tflite.importer import to_onnx
 from convertkit.converters.tflite.model import read_model
 
@@ -145,3 +148,12 @@ def test_both_directions_compute_what_the_fused_kernel_does(tmp_path: Path, both
     for one, other in zip(ours(path, [x]), litert(path, [x]), strict=True):
         assert one.shape == other.shape
         np.testing.assert_allclose(one, other, rtol=0, atol=2e-6 * max(1.0, float(np.abs(other).max())))
+
+
+def test_a_layer_behind_another_knows_its_sizes():
+    """What moves axes back gives what was before, whose operator may tell no sizes: the file declares them."""
+    b = Builder(lambda *_: (), {}, itertools.count())
+    flat = b.op("Squeeze", [Tensor(ir.Value(name="y"), None, "float32"), b.constant([1])])
+    assert flat.shape is None
+    given = replace(b.transpose(flat, (1, 2, 0)), shape=(2, 4, 3))
+    assert b.transpose(given, (2, 0, 1)).dims == (3, 2, 4)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from onnx import parser
 
+from convertkit.errors import Unsupported
 from tests.targets.tflite.compiled import compiled, numbers
 
 HEAD = '<ir_version: 8, opset_import: ["" : 21]>'
@@ -29,6 +30,27 @@ def test_a_known_condition_leaves_its_branch():
         y = Relu(r) }}""")
     assert case.operators == {"EXP": 1, "RELU": 1}
     case.agree({"x": numbers(2, 3)})
+
+
+@pytest.mark.parametrize(
+    ("chosen", "reason", "ways"),
+    [
+        ("size = Shape<start=1, end=2>(x) one = Constant<value_ints=[1]>() c = Equal(size, one)",
+         "of rank 1 and of rank 2, chosen by sizes that are dynamic", ("--static m=SIZE", "--target onnxruntime")),
+        ("sum = ReduceSum<keepdims=0>(x) zero = Constant<value_float=0.0>() c = Less(zero, sum)",
+         "of rank 1 and of rank 2: TFLite's IF gives one rank", ("--target onnxruntime",)),
+    ],
+    ids=["by sizes", "by values"],
+)  # fmt: skip
+def test_branches_of_two_ranks_name_the_sizes_that_choose(chosen: str, reason: str, ways: tuple[str, ...]):
+    with pytest.raises(Unsupported, match=reason) as refusal:
+        compiled(f"""{HEAD} g (float[n,m] x) => (float[k] y) {{
+            {chosen}
+            r = If(c) <
+                then_branch = t () => (float[n] a) {{ axes = Constant<value_ints=[1]>() a = Squeeze(x, axes) }},
+                else_branch = e () => (float[n,m] b) {{ b = Identity(x) }} >
+            one_axis = Constant<value_ints=[-1]>() y = Reshape(r, one_axis) }}""")
+    assert refusal.value.ways_out == ways
 
 
 def test_loop_carries_and_collects():
