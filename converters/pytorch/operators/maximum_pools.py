@@ -5,8 +5,6 @@ Cell k of n covers floor(k·length/n) to ceil((k+1)·length/n), as in AdaptiveMa
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -18,7 +16,7 @@ from convertkit.converters.pytorch.operators.bags import without_indices
 from convertkit.errors import Unsupported
 
 _MOST = 256
-"""Cells whose places are told, each a few operators."""
+"""Cells of all axes whose places are told, each a few operators."""
 
 
 def adaptive_max_pool(x: Tensor, size: Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -30,28 +28,29 @@ def adaptive_max_pool(x: Tensor, size: Sequence[int]) -> tuple[Tensor, Tensor]:
 
 
 def with_places(x: Tensor, size: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """With the place of each maximum, counted through all spatial axes; of equal elements the first."""
-    rank = len(size)
-    if math.prod(size) > _MOST:
-        raise Unsupported(f"an adaptive maximum pool to {math.prod(size)} cells with indices; expected at most {_MOST}")
-    lengths = x.shape[-rank:]
-    bounds = [_bounds(length, cells) for length, cells in zip(lengths, size, strict=True)]
-    steps = [math.prod(lengths[axis + 1 :]) for axis in range(rank)]
-    values, places = [], []
-    for cell in itertools.product(*bounds):
-        window = x
-        for axis, (low, high) in enumerate(cell):
-            window = window.narrow(axis - rank, low, high - low)
-        value, inside = window.flatten(-rank).max(-1)
-        place = sum(low * step for (low, _), step in zip(cell, steps, strict=True))
-        for axis, step in enumerate(steps):
-            width = math.prod(high - low for low, high in cell[axis + 1 :])
-            along = torch.div(inside, width, rounding_mode="floor")
-            place, inside = place + along * step, inside - along * width
-        values.append(value)
-        places.append(place)
-    shape = [*x.shape[:-rank], *size]
-    return torch.stack(values, -1).reshape(shape), torch.stack(places, -1).reshape(shape)
+    """With the place of each maximum, counted through all spatial axes; of equal elements the first.
+
+    Axis after axis from the last on: of equal rows the first, and in it the first of its elements.
+    """
+    if sum(size) > _MOST:
+        raise Unsupported(
+            f"an adaptive maximum pool with indices of sizes {list(size)}; expected a sum of {_MOST} at most"
+        )
+    places, step = None, 1
+    for axis, cells in reversed(list(zip(range(-len(size), 0), size, strict=True))):
+        length = x.shape[axis]
+        told = [_told(x, places, axis, low, high, step) for low, high in _bounds(length, cells)]
+        x, places = (torch.cat(each, axis) for each in zip(*told, strict=True))
+        step *= length
+    assert places is not None
+    return x, places
+
+
+def _told(x: Tensor, places: Tensor | None, axis: int, low: int, high: int, step: int) -> tuple[Tensor, Tensor]:
+    """The maximum of a cell along one axis, and its place through this axis and those behind it."""
+    value, inside = x.narrow(axis, low, high - low).max(axis, keepdim=True)
+    along = (inside + low) * step
+    return value, along if places is None else along + places.narrow(axis, low, high - low).gather(axis, inside)
 
 
 def reads_places(node: Any) -> bool:

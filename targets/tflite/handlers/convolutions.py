@@ -14,6 +14,7 @@ from convertkit.targets.forms.windows import Window
 from convertkit.targets.tflite.annotations import NHWC
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.builder.core import static
+from convertkit.targets.tflite.handlers.apart import apart
 from convertkit.targets.tflite.handlers.depthwise import is_wide, wide_depthwise
 from convertkit.targets.tflite.handlers.rows import conv_rows, outputs_together
 from convertkit.targets.tflite.handlers.window import own_padding, window
@@ -157,7 +158,7 @@ def dilated(b: Builder, w: Tensor, dilations: tuple[int, ...] | None) -> Tensor:
     if dilations is None or all(step == 1 for step in dilations):
         return w
     if w.constant is None:
-        raise Unsupported("a dilated transposed convolution whose weights are computed")
+        return apart(b, w, (1, 1, *dilations))
     size = tuple((kernel - 1) * step + 1 for kernel, step in zip(w.shape[2:], dilations, strict=True))
     spread = np.zeros((*w.shape[:2], *size), w.constant.dtype)
     spread[(slice(None), slice(None), *(slice(None, None, step) for step in dilations))] = w.constant

@@ -79,6 +79,9 @@ FUNCTIONS: dict[str, Callable[[Tensor], object]] = {
     "one label without a batch": lambda x: functional.cross_entropy(x[0, 0], _LABELS[0, 1]),
     "largest of cells, and where": lambda x: functional.adaptive_max_pool2d(x.round(), (3, 2), return_indices=True),
     "largest of parts, and where": lambda x: functional.adaptive_max_pool1d(x.round(), 3, return_indices=True),
+    "largest of many cells, and where": lambda x: functional.adaptive_max_pool2d(
+        x.tile(1, 7, 5).round(), (18, 16), return_indices=True
+    ),
     "smoothed labels": lambda x: functional.cross_entropy(x, _LABELS, label_smoothing=0.1),
     "smoothed labels, weighted": lambda x: functional.cross_entropy(
         x, _LABELS, torch.arange(1.0, 5), label_smoothing=0.2, ignore_index=3
