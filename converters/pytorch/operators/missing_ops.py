@@ -224,6 +224,7 @@ SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
         _ATEN.index_put.default: Substitute(places.put_where, places.masks_inner_axes),
         _ATEN.scatter_reduce.two: Substitute(scattered, _leaves_out),
         **{overload: Substitute(function, resized.has_factors) for overload, function in resized.BY_FACTOR.items()},
+        **dict.fromkeys(resized.NEAREST, Substitute(resized.nearest, resized.rounds_otherwise)),
         _ATEN.avg_pool2d.default: Substitute(averages.average_pool_2d, averages.has_divisor),
         _ATEN.avg_pool3d.default: Substitute(averages.average_pool_3d, averages.has_divisor),
         _ATEN.cdist.default: Substitute(distances.distances, distances.by_differences),
