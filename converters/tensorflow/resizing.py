@@ -144,33 +144,43 @@ class Bilinear(Resize):  # type: ignore[misc]  # tf2onnx has no types
 
 @tf_op("ResizeNearestNeighbor")
 class Nearest(Resize):  # type: ignore[misc]  # tf2onnx has no types
-    """tf2onnx's form, or the rows and columns that TensorFlow's kernel takes, where a factor makes other sizes.
+    """tf2onnx's form for whole factors, else the rows and columns that TensorFlow's kernel takes.
 
-    The next float32, as for bilinear, could take another element where the place is between two of them.
+    Others come to their places by a product in TensorFlow and by a quotient in ONNX Runtime, which float32 rounds to
+    neighbours: of 80 rows, 24 take other ones.  And factors could make other sizes, as for bilinear.
     """
 
     @classmethod
     def version_13(cls, ctx: Any, node: Any, **how: Any) -> None:
         known = _known(ctx, node)
-        if known is None or all(
-            int(np.float32(after / before) * np.float64(before)) == after for before, after in (known[::2], known[1::2])
-        ):
+        places = [] if known is None else cls._places(node, *known)
+        if known is None or all(_repeats(taken, before) for taken, before in zip(places, known[:2], strict=True)):
             cls.version_11(ctx, node, **how)
             return
+        x = node.input[0]
+        shapes, dtypes, outputs = node.output_shapes, node.output_dtypes, node.output
+        ctx.remove_node(node.name)
+        for axis in (1, 2):
+            taken = ctx.make_const(f"{node.name}_places_{axis}", places[axis - 1]).output[0]
+            ends = {"name": node.name, "outputs": outputs, "shapes": shapes, "dtypes": dtypes} if axis == 2 else {}
+            x = ctx.make_node("Gather", [x, taken], attr={"axis": axis}, **ends).output[0]
+
+    @staticmethod
+    def _places(node: Any, height: int, width: int, taller: int, wider: int) -> list[Array]:
+        """The rows and the columns that are taken."""
         flags = {name: bool(node.get_attr_value(name, False)) for name in ("align_corners", "half_pixel_centers")}
 
         def resizer(pictures: Array, size: Array) -> Any:
             return tf.raw_ops.ResizeNearestNeighbor(images=pictures, size=size, **flags)
 
-        x = node.input[0]
-        shapes, dtypes, outputs = node.output_shapes, node.output_dtypes, node.output
-        ctx.remove_node(node.name)
-        for axis in (1, 2):
-            before, after = known[axis - 1], known[axis + 1]
-            places = _weights(resizer, before, after, rows=axis == 1).argmax(axis=1).astype(np.int64)
-            taken = ctx.make_const(f"{node.name}_places_{axis}", places).output[0]
-            ends = {"name": node.name, "outputs": outputs, "shapes": shapes, "dtypes": dtypes} if axis == 2 else {}
-            x = ctx.make_node("Gather", [x, taken], attr={"axis": axis}, **ends).output[0]
+        sizes = ((height, taller, True), (width, wider, False))
+        weights = [_weights(resizer, before, after, rows=rows) for before, after, rows in sizes]
+        return [each.argmax(axis=1).astype(np.int64) for each in weights]
+
+
+def _repeats(taken: Array, before: int) -> bool:
+    """Whether each of so many elements is taken equally often, in order."""
+    return len(taken) % before == 0 and np.array_equal(taken, np.repeat(np.arange(before), len(taken) // before))
 
 
 def _reaching(before: int, after: int) -> np.float32:

@@ -27,6 +27,8 @@ ways = {
     "nearest": lambda x: resize(x, (7, 17), "nearest"),
     "nearest_corners": lambda x: v1.resize_nearest_neighbor(x, (7, 5), align_corners=True),
     "older_nearest": lambda x: v1.resize_nearest_neighbor(x, (7, 5)),
+    "between_nearest": lambda x: resize(tf.tile(x, (1, 8, 1, 1)), (24, 5), "nearest"),
+    "older_between_nearest": lambda x: v1.resize_nearest_neighbor(tf.tile(x, (1, 8, 1, 1)), (24, 9)),
     "twice_nearest": lambda x: resize(x, (20, 6), "nearest"),
     "bytes": lambda x: resize(tf.cast(tf.clip_by_value(x * 50 + 100, 0, 255), tf.uint8), (7, 17), "bicubic"),
 }
@@ -46,7 +48,7 @@ def test_pictures_are_resized_as_tensorflow_does(tmp_path: Path):
     report = json.loads((made.path / "report.json").read_text())
     assert report["steps"][0]["options"]["route"] == "tf2onnx"
     found = {each["name"]: each for each in report["steps"][0]["parity"]["versus_source"]["tensors"]}
-    assert len(found) == 14
+    assert len(found) == 16
     by_products = found.keys() - {"bytes", "with_pad", "bilinear_corners"}  # the latter by coordinates, as TensorFlow
     assert max(float(found[name]["relative"]) for name in by_products) < 1e-6
     assert not any(float(found[name]["relative"]) for name in found if "nearest" in name)
