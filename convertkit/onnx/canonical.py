@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 import onnx
 import onnx_ir as ir
 import onnx_ir.passes.common as common
+from onnx import defs
 
 from convertkit.errors import Unsupported
 from convertkit.formulas import names_in, sizes_of_dims
@@ -268,6 +269,7 @@ def _at_supported_opset(model: ir.Model, max_opset: int) -> ir.Model:
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     if opset < SEVEN:
         to_seven(model)
+    _refuse_taken_back(model, max(opset, SEVEN))
     if opset < _LAST_AXES_SINCE:
         state_meanings(model)
     large = detached(model)
@@ -281,6 +283,14 @@ def _at_supported_opset(model: ir.Model, max_opset: int) -> ir.Model:
     if opset < _COORDINATES_SINCE:
         sampled_as_before(result)
     return result
+
+
+def _refuse_taken_back(model: ir.Model, opset: int) -> None:
+    """Name what ONNX does not have at ``opset``: its converter dies of that without a name."""
+    for node in model.graph.all_nodes():
+        if not node.domain and not defs.has(node.op_type, opset, ""):
+            title = f"{node.name or node.op_type} ({node.op_type}-{opset})"
+            raise Unsupported(f"ONNX has no such operator at opset {opset}", subject=title)
 
 
 _LARGE_BYTES = 1 << 16

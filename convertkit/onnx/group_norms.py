@@ -25,7 +25,7 @@ def write_out_group_norms(proto: onnx.ModelProto, opset: int) -> None:
     if not _SINCE <= opset < _UNTIL:
         return
     for nodes in (proto.graph.node, *(function.node for function in proto.functions)):
-        for each in _lists(nodes):
+        for each in node_lists(nodes):
             found = [place for place, node in enumerate(each) if _is_old(node)]
             for place in reversed(found):
                 node = each.pop(place)
@@ -33,14 +33,14 @@ def write_out_group_norms(proto: onnx.ModelProto, opset: int) -> None:
                     each.insert(place, new)
 
 
-def _lists(nodes: MutableSequence[onnx.NodeProto]) -> Iterator[MutableSequence[onnx.NodeProto]]:
+def node_lists(nodes: MutableSequence[onnx.NodeProto]) -> Iterator[MutableSequence[onnx.NodeProto]]:
     """``nodes``, and those of the subgraphs in them."""
     yield nodes
     for node in nodes:
         for attribute in node.attribute:
             for inner in (attribute.g, *attribute.graphs):
                 if inner.node:
-                    yield from _lists(inner.node)
+                    yield from node_lists(inner.node)
 
 
 def _is_old(node: onnx.NodeProto) -> bool:

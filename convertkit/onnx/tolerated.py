@@ -1,8 +1,8 @@
 """Departures from ONNX's letter that ONNX Runtime takes, and so real files have, put right.
 
-ONNX Runtime's optimiser writes some of its operators in ONNX's own domain; converters leave out the shape of an
-output that they do not know or write -1 for it, write operators that ONNX's checker no longer takes, and take weights
-from the inputs of files whose version (IR 3) wants them there.
+ONNX Runtime's optimiser writes some of its operators in ONNX's own domain; converters leave out the name of a graph,
+leave out the shape of an output that they do not know or write -1 for it, write operators that ONNX's checker no
+longer takes, and take weights from the inputs of files whose version (IR 3) wants them there.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 import onnx
 from onnx import TensorProto, helper
 
+from convertkit.onnx.experimental import write_out_experimental
 from convertkit.onnx.group_norms import write_out_group_norms
 
 CONTRIB = "com.microsoft"
@@ -31,11 +32,13 @@ def put_right(proto: onnx.ModelProto) -> None:
     """
     _name_shortly(proto)
     _forget_negative_sizes(proto.graph)
+    proto.graph.name = proto.graph.name or "graph"
     if {each.name for each in proto.graph.initializer} - {each.name for each in proto.graph.input}:
         proto.ir_version = max(proto.ir_version, _WEIGHTS_ALONE)
     opset = max((each.version for each in proto.opset_import if not each.domain), default=1)
     own = {op for op, since in _SINCE.items() if since is None or opset < since}
     write_out_group_norms(proto, opset)
+    write_out_experimental(proto, opset)
     found = [node for node in _nodes(proto.graph) if node.op_type in own and not node.domain]
     for node in found:
         node.domain = CONTRIB
