@@ -30,6 +30,8 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = MappingProx
 )
 _GREATEST_POWER = 8
 _WRITTEN = re.compile(r"[\w\s*+\-/%^(),]{1,200}")
+_NAME_OF_DIGITS = re.compile(r"\b\d+_|^\s*\d+\s*$")
+"""``1_2`` is a name, of the third dimension of an input called 1, though Python reads the number 12; so is ``7``."""
 
 
 def sizes_of_dims(given: Mapping[str, int], dims: Iterable[str]) -> dict[str, int]:
@@ -115,7 +117,7 @@ def _computed(node: ast.expr, sizes: Mapping[str, int]) -> int:
 @cache
 def _tree(dim: str) -> ast.Expression | None:
     """The formula as a tree of what is allowed in one; None for a plain name and anything else."""
-    if not _WRITTEN.fullmatch(dim) or dim.isidentifier():
+    if not _WRITTEN.fullmatch(dim) or dim.isidentifier() or _NAME_OF_DIGITS.search(dim):
         return None
     try:
         tree = parsed(dim.replace("^", "**"), "eval")

@@ -19,6 +19,9 @@ from convertkit.formulas import names_in, sizes_of_dims
         ),
         ({"2*T + 1": 9}, ["2*T + 1", "T"], {"2*T + 1": 9, "T": 4}),
         ({"batch-size": 2}, ["batch-size"], {"batch-size": 2}),
+        ({}, ["0_0", "1_2", "7", "0_0 + 1"], {}),
+        ({"1_2": 5, "7": 3}, ["1_2", "7", "1_20"], {"1_2": 5, "7": 3}),
+        ({"x1_2": 5}, ["2*x1_2"], {"x1_2": 5, "2*x1_2": 10}),
         ({"N": 2}, ["past/len", "__import__('os')", "N.real", "f(N, 1)"], {"N": 2}),
     ],
 )
@@ -42,4 +45,5 @@ def test_what_no_sizes_lead_to(given, dims, words):
 
 def test_a_name_that_is_no_formula_is_made_of_itself():
     assert names_in("batch size") == ("batch size",)
+    assert names_in("1_2") == ("1_2",)
     assert set(names_in("floordiv(H, 2)*W")) == {"H", "W"}

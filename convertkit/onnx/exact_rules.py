@@ -145,7 +145,11 @@ def replaces_all(node: ir.Node) -> bool:
 
 
 def undilated(node: ir.Node) -> bool:
-    """The pads of ``auto_pad`` are computed without dilations."""
+    """The pads of ``auto_pad`` are computed without dilations, and of sizes of the kernel that are known."""
+    kernel = node.inputs[1]
+    sizes = () if kernel is None or kernel.shape is None else kernel.shape[2:]
+    if not node.attributes.get_ints("kernel_shape", ()) and not all(isinstance(size, int) for size in sizes):
+        return False
     asked = node.attributes.get_string("auto_pad", "NOTSET")
     if asked == "VALID":
         return not any(node.attributes.get_ints("pads", ()))

@@ -1,5 +1,7 @@
 """Canonical ONNX: opset and IR in the range that runtimes load, interface kept, QDQ kept, same numbers."""
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import onnx_ir as ir
@@ -8,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+import convertkit
 from convertkit.artifact import Artifact
 from convertkit.errors import UsageError
 from convertkit.onnx.canonical import canonicalize, freeze_dims
@@ -179,3 +182,22 @@ def test_sizes_that_only_the_whole_graph_tells_are_told(declared):
     made = canonicalize(ir.from_proto(model))
     (resized,) = (node.outputs[0] for node in made.graph if node.op_type == "Resize")
     assert list(resized.shape)[1:] == [4, 41, 43]
+
+
+@pytest.mark.parametrize("name", ["1", "image"])
+def test_dynamic_dimensions_of_an_input_that_is_called_by_a_number(name: str, tmp_path: Path) -> None:
+    """The dimensions are called 1_2 and 1_3, which are no numbers; and a kernel's size may be one of them."""
+    text = (
+        f'<ir_version: 8, opset_import: ["" : 17]> g (float[1,3,5,5] x, float[1,3,?,?] "{name}") => (float[1,1,5,5] y)'
+        f' {{ y = Conv <auto_pad = "SAME_LOWER"> (x, "{name}") }}'
+    )
+    path = tmp_path / "model.onnx"
+    onnx.save(onnx.parser.parse_model(text), path)
+    done = convertkit.export(path, "onnxruntime", output=tmp_path / "out")
+    (_, kernel) = done.interface.inputs
+    assert tuple(kernel.shape) == (1, 3, f"{name}_2", f"{name}_3")
+    for size in (3, 5):
+        feed = {"x": np.ones((1, 3, 5, 5), np.float32), name: np.ones((1, 3, size, size), np.float32)}
+        (made,) = done.run(feed).values()
+        assert made.shape == (1, 1, 5, 5)
+        assert made.max() == 3 * size * size
