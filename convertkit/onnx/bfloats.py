@@ -37,10 +37,10 @@ class Bfloats:
     session: ort.InferenceSession
     short: Collection[str]
 
-    def run(self, names: Sequence[str], feed: Mapping[str, Array]) -> list[Any]:
+    def run(self, names: Sequence[str], feed: Mapping[str, Array], options: ort.RunOptions | None = None) -> list[Any]:
         """As ``InferenceSession.run``, whose arrays cannot be of bfloat16."""
         given = {name: _wide(value) for name, value in feed.items()}
-        values = self.session.run(names, given)
+        values = self.session.run(names, given, options)
         pairs = zip(names, values, strict=True)
         return [value.astype(ml_dtypes.bfloat16) if name in self.short else value for name, value in pairs]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from threading import Timer
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -54,6 +55,8 @@ class OnnxRunner:
         self._session: ort.InferenceSession | Bfloats | None = None
         self._options: ort.SessionOptions | None = None
         self._reference: Evaluator | None = None
+        self._stop: ort.RunOptions | None = None
+        """Of a call that is stopped after some time."""
         self._runtime = f"ONNX Runtime {ort.__version__}"
         self.refusal = ""
         """Why ONNX Runtime does not load the file as it is, where something else executes it."""
@@ -111,6 +114,17 @@ class OnnxRunner:
         pairs = zip(self._artifact.outputs, values, strict=True)
         return {spec.name: spec.decode(np.asarray(value)) for spec, value in pairs}
 
+    def run_within(self, feed: Feed, seconds: float) -> Outputs:
+        """``run``, stopped after so many seconds."""
+        self._stop = ort.RunOptions()
+        timer = Timer(seconds, setattr, (self._stop, "terminate", True))
+        timer.start()
+        try:
+            return self.run(feed)
+        finally:
+            timer.cancel()
+            self._stop = None
+
     def portable(self) -> Portable:
         """The file."""
         return Portable("onnxruntime", self._artifact.path)
@@ -136,7 +150,7 @@ class OnnxRunner:
             return self._reference.run(names, feed)
         assert self._session is not None, "the runner is used as a context manager"
         try:
-            values = self._session.run(names, feed)
+            values = self._session.run(names, feed, self._stop)
             return self._tables(names, values) if any(isinstance(value, list) for value in values) else list(values)
         except ERRORS as error:
             failed = ToolError(f"ONNX Runtime fails on {self._artifact.path.name}: {complaint(error)}")

@@ -19,7 +19,7 @@ from convertkit.errors import FeedError, SourceError, ToolError
 from convertkit.parity.flags import is_finite
 from convertkit.parity.truth import Truth
 from convertkit.parity.values import Recording
-from convertkit.stage import Feed, Outputs, Runner
+from convertkit.stage import BoundedRunner, Feed, Outputs, Runner
 
 _MOST_INPUTS = 4
 _STEPS = (1 << 12, 1 << 16, 1 << 20, 1 << 24)
@@ -34,6 +34,8 @@ _UNDECIDED = 0.1
 """Roundings that move an output of floats by that part of its largest value leave nothing of it to compare."""
 _LONGER, _LEAST_S = 5.0, 0.2
 """Integers that a run takes so many times as long for, and at least that, count something: they grow no further."""
+_PATIENCE = 10.0
+"""So many times that, and the run is stopped: a loop that counts up to a size may never end from below zero."""
 
 
 def with_far_integers(
@@ -88,24 +90,30 @@ def _taken(recording: Recording, name: str, runner: Runner) -> Iterator[tuple[st
     base = recording.feeds[0]
     began = time.perf_counter()
     usual = runner.run(base)
-    usual_s, largest = time.perf_counter() - began, 0
-    for start, title in _titles(base[name].dtype).items():
-        feed = {**base, name: _above(base[name], start)}
-        began = time.perf_counter()
-        outputs = _tried(feed, usual, runner)
-        if outputs is None or time.perf_counter() - began > max(_LEAST_S, _LONGER * usual_s):
-            break
-        largest = start
-        if title:
-            yield f"{name}: {title}", feed, outputs
-    if base[name].dtype.kind == "u":
-        return
-    below = {_BELOW: -1 - np.abs(base[name])} | ({_FAR_BELOW: -1 - _above(base[name], largest)} if largest else {})
-    for title, values in below.items():
+    longest_s, taken = max(_LEAST_S, _LONGER * (time.perf_counter() - began)), []
+
+    def tried(values: Array) -> tuple[Feed, Outputs] | None:
         feed = {**base, name: np.asarray(values, base[name].dtype)}
-        if (outputs := _tried(feed, usual, runner)) is None:
-            return
-        yield f"{name}: {title}", feed, outputs
+        began = time.perf_counter()
+        outputs = _tried(feed, usual, runner, _PATIENCE * longest_s)
+        return None if outputs is None or time.perf_counter() - began > longest_s else (feed, outputs)
+
+    for start, title in _titles(base[name].dtype).items():
+        if (found := tried(_above(base[name], start))) is None:
+            break
+        taken.append(start)
+        if title:
+            yield f"{name}: {title}", *found
+    if base[name].dtype.kind == "u" or (found := tried(-1 - np.abs(base[name]))) is None:
+        return
+    yield f"{name}: {_BELOW}", *found
+    furthest = None
+    for start in taken:
+        if (found := tried(-1 - _above(base[name], start))) is None:
+            break
+        furthest = found
+    if furthest is not None:
+        yield f"{name}: {_FAR_BELOW}", *furthest
 
 
 def _titles(dtype: np.dtype[Any]) -> Mapping[int, str]:
@@ -123,10 +131,10 @@ def _above(value: Array, start: int) -> Array:
     return np.asarray(far, value.dtype)
 
 
-def _tried(feed: Feed, usual: Outputs, runner: Runner) -> Outputs | None:
-    """What the source makes of it; None where it refuses, makes other sizes, or no finite numbers."""
+def _tried(feed: Feed, usual: Outputs, runner: Runner, seconds: float) -> Outputs | None:
+    """What the source makes of it; None where it refuses, makes other sizes, no finite numbers, or does not end."""
     try:
-        outputs = runner.run(feed)
+        outputs = runner.run_within(feed, seconds) if isinstance(runner, BoundedRunner) else runner.run(feed)
     except (SourceError, ToolError, FeedError):
         return None
     sizes = all(outputs[name].shape == value.shape for name, value in usual.items())

@@ -5,7 +5,16 @@ feeds through both sides and decides.  A stage can neither forget that check nor
 """
 
 from convertkit.stage.needs import FlagReader, WithEngine, WithExtra
-from convertkit.stage.runner import Feed, NamedRunner, Outputs, Portable, PortableRunner, Runner, RunnerFactory
+from convertkit.stage.runner import (
+    BoundedRunner,
+    Feed,
+    NamedRunner,
+    Outputs,
+    Portable,
+    PortableRunner,
+    Runner,
+    RunnerFactory,
+)
 from convertkit.stage.source import (
     ConcurrentSource,
     Converter,
@@ -45,6 +54,7 @@ __all__ = [
     "EXACT",
     "FLOAT32",
     "LOSSY",
+    "BoundedRunner",
     "BuildContext",
     "CheckingTarget",
     "ChoosingTarget",

@@ -65,6 +65,15 @@ class PortableRunner(Runner, Protocol):
         ...
 
 
+@runtime_checkable
+class BoundedRunner(Runner, Protocol):
+    """A runner whose runtime can be stopped, as inputs may make a loop of the model endless."""
+
+    def run_within(self, feed: Feed, seconds: float) -> Outputs:
+        """What ``run`` gives; ``ToolError`` where that takes longer."""
+        ...
+
+
 class RunnerFactory(Protocol):
     """What an entry point of ``convertkit.runners`` holds, named after the format it executes."""
 

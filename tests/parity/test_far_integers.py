@@ -41,6 +41,21 @@ MODELS = {
         " t = Mul (a, h) r = Sin (t) }> }",
         [],
     ),
+    "until a count": (
+        "(int64 x, float[4] v) => (float[4] y) { m = Constant <value = int64 {9223372036854775807}> ()"
+        " o = Constant <value = int64 {1}> () s = Constant <value = int64 {64}> ()"
+        " h = Constant <value = float {0.5}> () c = Less (x, s)"
+        " y, n = Loop (m, c, v, x) <body = b (int64 i, bool k, float[4] a, int64 j) =>"
+        " (bool ko, float[4] r, int64 q) { q = Add (j, o) ko = Less (q, s) t = Mul (a, h) r = Sin (t) }> }",
+        FAR,
+    ),
+    "endless below zero": (
+        "(int64 x, float[4] v) => (float[4] y) { m = Constant <value = int64 {9223372036854775807}> ()"
+        " o = Constant <value = int64 {1}> () h = Constant <value = float {0.5}> ()"
+        " c = Equal (o, o) y, n = Loop (m, c, v, x) <body = b (int64 i, bool k, float[4] a, int64 j) =>"
+        " (bool ko, float[4] r, int64 q) { q = Add (j, o) ko = Less (q, i) t = Mul (a, h) r = Sin (t) }> }",
+        ["2^20 and more", "2^24 and more"],
+    ),
 }
 """Graphs, and the edge inputs of theirs that are compared."""
 
