@@ -14,7 +14,7 @@ from onnx.reference import ReferenceEvaluator
 from convertkit.artifact import Array
 from convertkit.errors import ToolError
 
-_FAILURES = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, NotImplementedError)
+_FAILURES = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError)
 """What its operators raise; it has no error of its own."""
 
 
