@@ -58,7 +58,7 @@ class QuantizeIntegers(LossyStep):
 
     choices: ExportOptions
     profile: QuantProfile
-    calibration: FeedSource
+    calibration: FeedSource | None
     once: Once | None = None
 
     name = "quantize"
@@ -76,6 +76,8 @@ class QuantizeIntegers(LossyStep):
         """Write the QDQ model; ``diagnosis`` is set afterwards."""
         model = load_model(source.path)
         if not is_quantized(model):
+            if self.calibration is None:
+                raise data_lacks(self.choices)
             widen_halves(model)
             state = initial_state(source)
             worker = Integers(model, self.profile, self.choices, self.calibration, state, self.progress, once=self.once)
@@ -154,7 +156,7 @@ class HalfPrecision(LossyStep):
 
 
 def build(context: BuildContext) -> Stage:
-    """The stage that fits the options; ``UsageError`` where calibration data is missing."""
+    """The stage that fits the options; it raises ``UsageError`` itself where a model needs data and there is none."""
     options, profile = context.options, context.target.profile(context.options)
     if options.precision in ("fp16", "bf16"):
         kind = (BFLOAT16, _BFLOAT) if options.precision == "bf16" else (FLOAT16, _STORED)
@@ -165,8 +167,6 @@ def build(context: BuildContext) -> Stage:
         return QuantizeFloat8(options, profile, context.calibration, progress=context.progress)
     if profile.weight_only:
         return QuantizeWeights(options, profile, _STORED, context.calibration, progress=context.progress)
-    if context.calibration is None:
-        raise data_lacks(options)
     return QuantizeIntegers(options, profile, context.calibration, context.once, progress=context.progress)
 
 

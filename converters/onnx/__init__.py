@@ -32,6 +32,11 @@ class OnnxConverter:
 
         return external_files(Path(source))
 
+    def is_quantized(self, source: str) -> bool:
+        from convertkit.converters.onnx.sniff import quantizes
+
+        return quantizes(Path(source))
+
     def save_live(self, model: object, example: object, folder: Path) -> Path | None:
         """An ``onnx.ModelProto``, an onnx_ir model or what ``torch.onnx.export`` returns, as a file; else None."""
         from convertkit.converters.onnx.live import saved_live

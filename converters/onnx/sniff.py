@@ -12,6 +12,7 @@ _FIELDS = {1: _VARINT, 2: _BYTES, 3: _BYTES, 4: _BYTES, 5: _VARINT, 6: _BYTES, 7
 _LATER_FIELDS = {14: _BYTES, 20: _BYTES, 25: _BYTES, 26: _BYTES}
 _GRAPH, _OPSET = 7, 8
 _MAX_FIELDS = 64
+_INTEGERS = (b"QuantizeLinear", b"QLinear", b"QGemm", b"ConvInteger", b"MatMulInteger")
 _MAX_PRODUCER_BYTES = 4096
 
 
@@ -31,6 +32,12 @@ def may_name_files(path: Path) -> bool:
     """
     with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
         return content.find(b"location") >= 0
+
+
+def quantizes(path: Path) -> bool:
+    """Whether the file has the name of an operator that writes or multiplies integers for real numbers."""
+    with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return any(content.find(name) >= 0 for name in _INTEGERS)
 
 
 def _walk(stream: BinaryIO) -> bool:

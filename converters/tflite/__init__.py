@@ -30,6 +30,12 @@ class TFLiteConverter:
         except (OSError, ValueError):
             return None
 
+    def is_quantized(self, source: str) -> bool:
+        from convertkit.converters.tflite.model import read_model
+        from convertkit.converters.tflite.source import has_integers
+
+        return has_integers(read_model(Path(source)))
+
     def open(self, source: str, options: ExportOptions, workdir: Path, progress: Progress) -> Source:
         from convertkit.converters.tflite.source import TFLiteSource
 

@@ -104,8 +104,7 @@ class TFLiteStage:
 
     @property
     def tolerance(self) -> Tolerance:
-        tensors = [tensor for graph in self._model.subgraphs for tensor in graph.tensors]
-        if any(x.data is None and x.quantization is not None and x.dtype in QUANTIZED for x in tensors):
+        if has_integers(self._model):
             return INTEGER
         return DYNAMIC_RANGE if is_dynamic_range(self._model) else FLOAT32
 
@@ -142,6 +141,12 @@ def chosen(model: TFLiteModel, wanted: str | None) -> Signature:
     if wanted not in keys:
         raise UsageError(f"--signature {wanted}: the file has {', '.join(filter(None, keys)) or 'no signatures'}")
     return model.signatures[keys.index(wanted)]
+
+
+def has_integers(model: TFLiteModel) -> bool:
+    """Whether values that the file computes are stored as integers with a scale."""
+    tensors = (tensor for graph in model.subgraphs for tensor in graph.tensors)
+    return any(x.data is None and x.quantization is not None and x.dtype in QUANTIZED for x in tensors)
 
 
 def is_dynamic_range(model: TFLiteModel) -> bool:

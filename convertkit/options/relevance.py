@@ -26,6 +26,7 @@ from convertkit.stage import (
     Converter,
     DeviceReader,
     FlagReader,
+    IntegerConverter,
     PrecisionDeviceReader,
     ReasoningTarget,
     Target,
@@ -69,7 +70,7 @@ def check_flags(options: ExportOptions, targets: Sequence[Target]) -> None:
     of_targets.check(options, targets)
     if options.budget is not None:
         check_budget(options.budget, targets)
-    if options.quantized and options.calib is None:
+    if options.quantized and options.calib is None and not _came_quantized(options.source):
         raise data_lacks(options)
     for flag, data in (("--calib", options.calib), ("--eval", options.eval)):
         if isinstance(data, str) and found_at(data, FeedError) is None:
@@ -96,6 +97,14 @@ def check_flags(options: ExportOptions, targets: Sequence[Target]) -> None:
         read_anchors(anchors)
     if options.metric is not None and options.metric not in METRICS:
         metric_function(options.metric)
+
+
+def _came_quantized(source: str) -> bool:
+    """Whether the source is a file whose own integers stay, so that no data has to tell ranges."""
+    if not Path(source).is_file():
+        return False
+    converter = plugins.converter_for(source)
+    return isinstance(converter, IntegerConverter) and converter.is_quantized(source)
 
 
 def check_budget(text: str, targets: Sequence[Target]) -> None:

@@ -139,6 +139,15 @@ class FilesConverter(Protocol):
 
 
 @runtime_checkable
+class IntegerConverter(Protocol):
+    """A converter of files that may hold integers with their scales: ``--int8`` asks those for no data."""
+
+    def is_quantized(self, source: str) -> bool:
+        """Whether values that the model computes are stored as integers; reads the file, executes nothing."""
+        ...
+
+
+@runtime_checkable
 class LiveConverter(Protocol):
     """A converter that also takes objects of the caller's own process, by saving them as a file that it reads."""
 

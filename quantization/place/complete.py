@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import onnx_ir as ir
 
 from convertkit.artifact import Array
+from convertkit.errors import UsageError
 from convertkit.profile import STAYS_FLOAT, OpRule, QuantProfile
 from convertkit.quantization.calibrate.observe import observe
 from convertkit.quantization.calibrate.ranges import Affine, affine, span
@@ -27,12 +28,19 @@ _METHOD = "mse"
 
 
 def complete(
-    model: ir.Model, profile: QuantProfile, calibration: FeedSource, state: Mapping[str, Array]
+    model: ir.Model, profile: QuantProfile, calibration: FeedSource | None, state: Mapping[str, Array]
 ) -> tuple[str, ...]:
-    """Write the pairs that are lacking, in place, with ranges of the calibration data; the values that got one."""
+    """Write the pairs that are lacking, in place, with ranges of the calibration data; the values that got one.
+
+    Raises ``UsageError`` where values lack one and there is no data.
+    """
     lacking = tuple(_lacking(model.graph, profile))
     names = tuple(str(value.name) for value, _ in lacking)
-    seen = observe(model, names, calibration, state) if names else {}
+    if names and calibration is None:
+        raise UsageError(
+            f"the model came quantized but for {', '.join(names[:3])}: their ranges need data: --calib PATH"
+        )
+    seen = observe(model, names, calibration, state) if names and calibration is not None else {}
     writer = Writer(model.graph, profile)
     for (value, rule), name in zip(lacking, names, strict=True):
         found = span(seen[name], _METHOD, profile.activation, profile.symmetric)

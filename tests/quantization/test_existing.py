@@ -22,6 +22,7 @@ from onnxruntime.quantization import (
 )
 
 import convertkit
+from convertkit.errors import UsageError
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.load import load_model
 from convertkit.onnx.qoperators import to_qdq
@@ -160,6 +161,38 @@ def test_int8_leaves_scales_that_are_there(made, tmp_path: Path) -> None:
     plain = convertkit.export(str(made("QDQ pc s8 s8")), "tflite", output=str(tmp_path / "a"), calib=DATA)
     asked = convertkit.export(str(made("QDQ pc s8 s8")), "tflite", output=str(tmp_path / "b"), calib=DATA, int8=True)
     assert plain.artifact.sha256 == asked.artifact.sha256
+
+
+@pytest.mark.parametrize("flags", [{}, {"full_integer": True, "io_dtype": "int8"}], ids=["int8", "full integer"])
+def test_integers_that_are_there_need_no_data(made, tmp_path: Path, flags: dict[str, object]) -> None:
+    """Of ONNX, and of the file that it became."""
+    first = convertkit.export(str(made("QDQ pc s8 s8")), "tflite", int8=True, output=tmp_path / "a", **flags)
+    again = convertkit.export(str(first.artifact.path), "tflite", int8=True, output=tmp_path / "b", **flags)
+    assert again.passed
+    x = DATA.transpose(0, 2, 3, 1)
+    feed = np.round(x * 20).clip(-128, 127).astype(np.int8) if flags else np.ascontiguousarray(x)
+    one, other = (Interpreter(str(each.artifact.path)).get_signature_runner()(x=feed) for each in (first, again))
+    np.testing.assert_array_equal(*one.values(), *other.values())
+
+
+def test_floats_beside_the_name_of_an_integer_operator_need_data(tmp_path: Path) -> None:
+    model = small_cnn()
+    model.graph.node[0].name = "before/QuantizeLinear"
+    onnx.save(model, tmp_path / "m.onnx")
+    with pytest.raises(UsageError, match="--int8 measures activation ranges and needs data"):
+        convertkit.export(str(tmp_path / "m.onnx"), "tflite", int8=True, output=tmp_path / "out")
+
+
+def test_floats_beside_integers_need_data(made, tmp_path: Path) -> None:
+    """The model's output is a float that no pair follows, and every operator has to be integer."""
+    model = onnx.load(made("QDQ pc s8 s8"))
+    last = model.graph.node[-1]
+    assert last.op_type == "DequantizeLinear"
+    model.graph.node.append(helper.make_node("Relu", [last.output[0]], ["end"]))
+    model.graph.output[0].name = "end"
+    onnx.save(model, tmp_path / "m.onnx")
+    with pytest.raises(UsageError, match="came quantized but for end: their ranges need data: --calib PATH"):
+        convertkit.export(str(tmp_path / "m.onnx"), "tflite", int8=True, full_integer=True, output=tmp_path / "out")
 
 
 def dynamic(tmp_path: Path) -> str:
