@@ -13,6 +13,7 @@ from onnx.reference import ReferenceEvaluator
 
 from convertkit.artifact import Array
 from convertkit.errors import ToolError
+from convertkit.onnx.tolerated import as_taken
 
 _FAILURES = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError)
 """What its operators raise; it has no error of its own."""
@@ -28,7 +29,7 @@ class Evaluator:
     def of(cls, path: Path) -> Self | None:
         """For the file at ``path``; None where it holds an operator that ONNX does not define."""
         try:
-            return cls(ReferenceEvaluator(onnx.load_model(path)), path.name)
+            return cls(ReferenceEvaluator(as_taken(onnx.load_model(path))), path.name)
         except _FAILURES:
             return None
 

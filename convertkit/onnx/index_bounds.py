@@ -17,6 +17,7 @@ import onnx.inliner
 from convertkit.artifact import Artifact, TensorSpec
 from convertkit.onnx.mapped import read_proto
 from convertkit.onnx.stored_sizes import SMALL, StoredSizes
+from convertkit.onnx.tolerated import as_taken
 
 _INTEGERS = frozenset({"int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"})
 _HANDS_ON = frozenset(
@@ -69,7 +70,9 @@ def _asked_of(source: Artifact, inputs: Sequence[TensorSpec]) -> tuple[StoredSiz
     wanted = {spec.name: np.iinfo(spec.dtype) for spec in inputs if _is_open(spec)}
     if source.format != "onnx" or not wanted:
         return StoredSizes(onnx.ModelProto()), {}
-    return StoredSizes(onnx.inliner.inline_local_functions(read_proto(source.path, _MOST_BYTES * SMALL))), wanted
+    return StoredSizes(
+        onnx.inliner.inline_local_functions(as_taken(read_proto(source.path, _MOST_BYTES * SMALL)))
+    ), wanted
 
 
 def _is_open(spec: TensorSpec) -> bool:

@@ -20,6 +20,7 @@ from convertkit.errors import SourceError, Unsupported
 from convertkit.onnx.dense import with_dense_constants
 from convertkit.onnx.dictionaries import without_dictionaries
 from convertkit.onnx.mapped import read_proto, with_mapped
+from convertkit.onnx.node_order import sort_nodes
 from convertkit.onnx.tolerated import in_letter, put_right
 
 MAX_DIM = 1 << 40
@@ -78,6 +79,7 @@ def load_proto(path: Path) -> onnx.ModelProto:
         raise SourceError(f"{path} is not an ONNX model, or a truncated one") from error
     if not proto.HasField("graph") or not proto.graph.output or not proto.opset_import:
         raise SourceError(f"{path} is not an ONNX model: it declares no graph with outputs and opset")
+    sort_nodes(proto.graph)
     _Checker(path).graph(proto.graph, frozenset(), 0)
     put_right(proto)
     try:
@@ -148,11 +150,17 @@ class _Checker:
         for node in graph.node:
             for name in node.input:
                 if name not in known:
-                    fault = "a cycle or nodes out of order" if name in produced else "nothing produces it"
+                    fault = "the nodes form a cycle" if name in produced else "nothing produces it"
                     raise SourceError(f"{self._path}: node {_title(node)} uses {name!r} too early: {fault}")
             self._outputs(node)
+            self._equation(node)
             for attribute in node.attribute:
                 for sub in (attribute.g, *attribute.graphs):
+                    if sub.input and node.op_type == "If" and not node.domain:
+                        raise SourceError(
+                            f"{self._path}: node {_title(node)} has a branch with the input {sub.input[0].name!r}; "
+                            "branches have none, and read the values around them"
+                        )
                     if sub.node or sub.output:
                         self.graph(sub, frozenset(known), depth + 1)
             known.update(node.output)
@@ -165,6 +173,16 @@ class _Checker:
                 f"{self._path}: node {_title(node)} gives output {place} no name, which ONNX allows only of optional "
                 "outputs; name it, though nothing reads it"
             )
+
+    def _equation(self, node: onnx.NodeProto) -> None:
+        """ONNX's shape inference never ends on a term of an Einsum with more dots than those of one ellipsis."""
+        texts = [each.s.decode(errors="replace") for each in node.attribute if each.name == "equation"]
+        for text in texts if node.op_type == "Einsum" else ():
+            if any("." in term.replace("...", "", 1) for term in text.replace("->", ",").split(",")):
+                raise SourceError(
+                    f"{self._path}: node {_title(node)} has the equation {text!r}; a term may hold one ellipsis of "
+                    "three dots"
+                )
 
     def _dims(self, value: onnx.ValueInfoProto) -> None:
         dims = [d.dim_value for d in value.type.tensor_type.shape.dim if d.HasField("dim_value")]

@@ -12,6 +12,7 @@ from convertkit.artifact import Artifact
 from convertkit.errors import ToolError
 from convertkit.onnx.mapped import read_proto
 from convertkit.onnx.stored_sizes import StoredSizes
+from convertkit.onnx.tolerated import as_taken
 from convertkit.stage import Feed
 
 _POOLS = frozenset({"AveragePool", "LpPool", "MaxPool"})
@@ -24,7 +25,7 @@ def refuse_overhang(source: Artifact, feeds: Sequence[Feed]) -> None:
     """
     if source.format != "onnx" or all(isinstance(dim, int) for spec in source.inputs for dim in spec.shape[1:]):
         return
-    proto = onnx.inliner.inline_local_functions(read_proto(source.path))
+    proto = onnx.inliner.inline_local_functions(as_taken(read_proto(source.path)))
     if not any(node.op_type in _POOLS and not node.domain for node in proto.graph.node):
         return
     for shapes in {tuple((name, value.shape) for name, value in sorted(feed.items())) for feed in feeds}:

@@ -15,6 +15,7 @@ from onnx import TensorProto, helper
 
 from convertkit.onnx.experimental import write_out_experimental
 from convertkit.onnx.group_norms import write_out_group_norms
+from convertkit.onnx.node_order import sort_nodes
 
 CONTRIB = "com.microsoft"
 _SINCE: Mapping[str, int | None] = {"LayerNormalization": 17, "SimplifiedLayerNormalization": None}
@@ -28,6 +29,7 @@ _WEIGHTS_ALONE = 4
 def put_right(proto: onnx.ModelProto) -> None:
     """Give operators the domain that they are known by and write out what ONNX took back, in place.
 
+    The domain of ONNX Runtime's operators is imported where a file forgets to, as its tests and its tools do.
     A file whose weights are not inputs is of IR version 4 at least, whatever it says.
     """
     _name_shortly(proto)
@@ -39,11 +41,19 @@ def put_right(proto: onnx.ModelProto) -> None:
     own = {op for op, since in _SINCE.items() if since is None or opset < since}
     write_out_group_norms(proto, opset)
     write_out_experimental(proto, opset)
-    found = [node for node in _nodes(proto.graph) if node.op_type in own and not node.domain]
-    for node in found:
-        node.domain = CONTRIB
-    if found and all(each.domain != CONTRIB for each in proto.opset_import):
+    for node in _nodes(proto.graph):
+        if node.op_type in own and not node.domain:
+            node.domain = CONTRIB
+    uses = any(node.domain == CONTRIB for node in _nodes(proto.graph))
+    if uses and all(each.domain != CONTRIB for each in proto.opset_import):
         proto.opset_import.append(helper.make_opsetid(CONTRIB, 1))
+
+
+def as_taken(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """``proto``, of a file that has been opened before, with all that is put right there."""
+    sort_nodes(proto.graph)
+    put_right(proto)
+    return proto
 
 
 def _name_shortly(proto: onnx.ModelProto) -> None:

@@ -7,6 +7,7 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import convertkit
 from convertkit.errors import SourceError, Unsupported
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.dictionaries import columns
@@ -22,6 +23,10 @@ def model_with(nodes=None, initializers=(), inputs=None):
 
 
 WEIGHT = numpy_helper.from_array(np.ones((2, 3), np.float32), "w")
+
+
+def parsed(text):
+    return onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> g {text}')
 
 
 def external(location, offset=0, length=24):
@@ -96,7 +101,7 @@ def test_honest_models_load(saved, weight):
         (model_with(initializers=[external("w.bin", length="many")]), "malformed"),
         (
             model_with([helper.make_node("Add", ["x", "b"], ["a"]), helper.make_node("Add", ["a", "x"], ["b"])]),
-            "a cycle or nodes out of order",
+            "the nodes form a cycle",
         ),
         (model_with([helper.make_node("Neg", ["nowhere"], ["y"])]), "nothing produces it"),
         (
@@ -109,6 +114,15 @@ def test_honest_models_load(saved, weight):
         (model_with([helper.make_node("NoSuchOperator", ["x"], ["y"])]), "invalid ONNX"),
         (model_with([helper.make_node("Split", ["x"], ["y", ""], axis=0, num_outputs=2)]), "output 2 of 2 no name"),
         (twice(), "output 2 of 2 no name"),
+        (parsed('(float[2,2,2] x) => (float[2,2] y) { y = Einsum <equation = "......ii->...i"> (x) }'), "one ellipsis"),
+        (parsed('(float[2,2,2] x) => (float[2,2] y) { y = Einsum <equation = "..ii->..i"> (x) }'), "one ellipsis"),
+        (
+            parsed(
+                "(float[2] x, bool c) => (float[2] y) { y = If (c) <then_branch = t (float[2] x) => (float[2] a)"
+                " { a = Neg (x) }, else_branch = e () => (float[2] b) { b = Abs (x) }> }"
+            ),
+            "has a branch with the input 'x'",
+        ),
         (onnx.ModelProto(), "is empty"),
     ],
 )
@@ -199,3 +213,39 @@ def test_the_long_name_of_onnx_own_domain_is_the_empty_one(tmp_path):
     proto = ir.to_proto(canonicalize(load_model(tmp_path / "model.onnx")))
     (got,) = ort.InferenceSession(proto.SerializeToString()).run(None, {"x": x})
     np.testing.assert_allclose(got.sum((1, 2)), 1, rtol=1e-6)
+
+
+UNSORTED = {
+    "nodes": "(float[2,4] x) => (float[2,4] y) { y = Add (a, b) b = Cos (a) a = Sin (x) }",
+    "a branch": "(float[2,4] x, bool c) => (float[2,4] y) { y = If (c) <then_branch = t () => (float[2,4] q)"
+    " { q = Neg (p) p = Sin (a) }, else_branch = e () => (float[2,4] r) { r = Abs (x) }> a = Cos (x) }",
+}
+
+
+@pytest.mark.parametrize("case", UNSORTED)
+@pytest.mark.parametrize("target", ["tflite", "onnxruntime"])
+def test_nodes_out_of_order_are_sorted(tmp_path, case, target):
+    """As ONNX Runtime does; one that is in order keeps its place."""
+    onnx.save(parsed(UNSORTED[case]), tmp_path / "m.onnx")
+    done = convertkit.export(tmp_path / "m.onnx", target, output=tmp_path / "out")
+    x = np.random.default_rng(0).standard_normal((2, 4)).astype(np.float32)
+    given = {"x": x} | ({"c": np.array(True)} if case == "a branch" else {})
+    right = np.sin(x) + np.cos(np.sin(x)) if case == "nodes" else -np.sin(np.cos(x))
+    np.testing.assert_allclose(done.run(given)["y"], right, rtol=0, atol=1e-6)
+
+
+def test_nodes_in_order_stay_where_they_are(tmp_path):
+    text = "(float[2] x) => (float[2] y) { d = Abs (x) a = Sin (x) b = Neg (a) y = Add (b, d) }"
+    onnx.save(parsed(text), tmp_path / "m.onnx")
+    assert [node.op_type for node in load_model(tmp_path / "m.onnx").graph] == ["Abs", "Sin", "Neg", "Add"]
+
+
+@pytest.mark.parametrize("target", ["tflite", "onnxruntime"])
+def test_the_domain_of_onnxruntimes_operators_need_not_be_imported(tmp_path, target):
+    """ONNX Runtime imports it itself; integers among the inputs have their bounds looked for in the file."""
+    text = (
+        "(float[2,4] x, float[4] bias, int64[3] places) => (float[2,3] y)"
+        " { h = com.microsoft.BiasGelu (x, bias) y = Gather <axis = 1> (h, places) }"
+    )
+    onnx.save(parsed(text), tmp_path / "m.onnx")
+    assert convertkit.export(tmp_path / "m.onnx", target, output=tmp_path / "out").passed
