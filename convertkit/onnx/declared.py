@@ -1,6 +1,6 @@
-"""How many axes a file declares of its outputs, where the operators say otherwise: ONNX Runtime only warns of that.
+"""Axes and sizes that a file declares of its outputs, where operators say otherwise: ONNX Runtime only warns of that.
 
-Sizes stay as declared: of some ONNX's rules tell wrong ones (the frequencies of an STFT that has one side).
+Of some operators sizes stay as declared: ONNX's rules tell wrong ones, or what they tell follows from other outputs.
 """
 
 from __future__ import annotations
@@ -9,20 +9,29 @@ import onnx
 import onnx_ir as ir
 from onnx import defs, shape_inference
 
+_AS_DECLARED = frozenset({"STFT", "DFT", "If", "Loop", "Scan", "SequenceMap"})
+"""An STFT of one side has other frequencies than ONNX's rules say; what has graphs inside has what those declare."""
 _SMALL = 64
 """Elements of a constant that may tell sizes, as those of a Reshape."""
 
 
 def correct_declared(model: ir.Model) -> None:
-    """Give each output of which its operator makes another number of axes the operator's shape, in place."""
+    """Give each output of which its operator makes other axes, or other sizes, the operator's shape, in place."""
     opset = model.graph.opset_imports.get("", 0)
     for value in model.graph.outputs:
         node = value.producer()
         if node is None or node.domain or value.shape is None:
             continue
         found = _inferred(node, value.index() or 0, opset)
-        if found is not None and len(value.shape) != len(found):
+        if found is not None and (len(value.shape) != len(found) or _is_other(value.shape, found, node)):
             value.shape = found
+
+
+def _is_other(declared: ir.Shape, found: ir.Shape, node: ir.Node) -> bool:
+    """Whether two sizes that are numbers differ."""
+    pairs = zip(declared, found, strict=True)
+    differ = any(isinstance(size, int) and isinstance(told, int) and size != told for size, told in pairs)
+    return differ and node.op_type not in _AS_DECLARED
 
 
 def _inferred(node: ir.Node, place: int, opset: int) -> ir.Shape | None:

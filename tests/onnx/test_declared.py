@@ -18,6 +18,7 @@ CASES = {
     "two axes": (helper.make_node("Concat", ["x", "x"], ["y"], axis=1), TensorProto.FLOAT, [None, 3, 1], ["n", 6]),
     "no such attribute": (helper.make_node("Relu", ["x"], ["y"], alpha=2.0), TensorProto.FLOAT, ["n"], ["n"]),
     "a constant says": (helper.make_node("Reshape", ["x", "flat"], ["y"]), TensorProto.FLOAT, [None, 1], [None]),
+    "another size": (helper.make_node("Concat", ["x", "x"], ["y"], axis=1), TensorProto.FLOAT, ["n", 3], ["n", 6]),
     "fewer sizes are right": (helper.make_node("Relu", ["x"], ["y"]), TensorProto.FLOAT, ["n", 3], ["n", 3]),
 }
 
@@ -38,8 +39,9 @@ def test_the_operator_decides(name: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["tflite", "onnxruntime"])
-def test_such_a_file_is_delivered(tmp_path: Path, target: str) -> None:
-    node, kind, wrong, _ = CASES["argmax keeps its axis"]
+@pytest.mark.parametrize("case", ["argmax keeps its axis", "another size"])
+def test_such_a_file_is_delivered(tmp_path: Path, target: str, case: str) -> None:
+    node, kind, wrong, _ = CASES[case]
     onnx.save(declared(node, kind, wrong), tmp_path / "m.onnx")
     done = convertkit.export(tmp_path / "m.onnx", target=target, output=tmp_path / "out")
     assert done.passed
