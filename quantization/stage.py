@@ -30,6 +30,7 @@ from convertkit.quantization.place.complete import complete
 from convertkit.quantization.place.full_integer import refuse_left
 from convertkit.quantization.prepare.opset import at_least
 from convertkit.quantization.prepare.prepare import prepare
+from convertkit.quantization.prepare.stored_weights import weights_as_reals
 from convertkit.quantization.search.reference import reference_of
 from convertkit.quantization.weights.half import store_half
 from convertkit.quantization.weights.short import BFLOAT16, FLOAT16, Short, compute_in
@@ -79,6 +80,7 @@ class QuantizeIntegers(LossyStep):
             if self.calibration is None:
                 raise data_lacks(self.choices)
             widen_halves(model)
+            weights_as_reals(model)
             state = initial_state(source)
             worker = Integers(model, self.profile, self.choices, self.calibration, state, self.progress, once=self.once)
             model = worker.quantized()
