@@ -39,6 +39,7 @@ from convertkit.onnx.size_readers import ask_behind
 from convertkit.onnx.static_sequences import write_out_sequences
 from convertkit.onnx.steps_first import put_steps_first
 from convertkit.onnx.thresholds import compare_arguments
+from convertkit.onnx.trained_norms import write_out_trained_norms
 from convertkit.onnx.widened import ask_unwidened
 
 MIN_OPSET, MAX_OPSET = 18, 26
@@ -75,6 +76,7 @@ def canonicalize(model: ir.Model, max_opset: int = MAX_OPSET) -> ir.Model:
     put_steps_first(model)
     decompose_contrib(model)
     decompose_ml(model)
+    write_out_trained_norms(model)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     write_out_sequences(model)
     make_scalars(model)
