@@ -29,7 +29,7 @@ from convertkit.onnx.invented_sizes import forget_invented_sizes, name_invented_
 from convertkit.onnx.lacking_kernels import write_out_lacking
 from convertkit.onnx.ml import decompose_ml
 from convertkit.onnx.newer import to_older
-from convertkit.onnx.older import SEVEN, sampled_as_before, state_meanings, to_seven
+from convertkit.onnx.older import SEVEN, numbers_as_data, sampled_as_before, state_meanings, to_seven
 from convertkit.onnx.pool_pads import trim_pads
 from convertkit.onnx.recognise import recognise_operators
 from convertkit.onnx.scalars import make_scalars
@@ -44,7 +44,7 @@ from convertkit.onnx.widened import ask_unwidened
 
 MIN_OPSET, MAX_OPSET = 18, 26
 _COORDINATES_SINCE, _LAST_AXES_SINCE = 11, 13
-"""Opsets since which Resize states its coordinates, and Softmax, Hardmax and others take one axis."""
+"""Opsets since which Resize states its coordinates, numbers are inputs, and Softmax and others take one axis."""
 MIN_IR_VERSION, MAX_IR_VERSION = 8, 13
 _QUANTIZED = frozenset({"DequantizeLinear", "QuantizeLinear", "DynamicQuantizeLinear"})
 _REARRANGES = frozenset({"Slice", "Split", "Concat", "Unsqueeze", "Squeeze", "Reshape", "Flatten", "Transpose"})
@@ -284,6 +284,7 @@ def _at_supported_opset(model: ir.Model, max_opset: int) -> ir.Model:
     reattach(result, large)
     if opset < _COORDINATES_SINCE:
         sampled_as_before(result)
+        numbers_as_data(result)
     return result
 
 

@@ -1,8 +1,8 @@
 """What opsets before 13 say differently and ONNX's version converter gets wrong or does not know.
 
 ``to_seven`` writes opsets 1 to 6 as opset 7: attributes that later became defaults, renames, and the ``axis`` by
-which two operands were broadcast.  ``state_meanings`` and ``sampled_as_before`` stand around the converter: the
-first spells out what it would lose, the second repairs what it forgets.
+which two operands were broadcast.  ``state_meanings``, ``sampled_as_before`` and ``numbers_as_data`` stand around the
+converter: the first spells out what it would lose, the others repair what it forgets.
 Source of each rule: the schemas of the two versions (ONNX operators' changelog).
 """
 
@@ -15,7 +15,9 @@ import onnx_ir as ir
 from onnx import TensorProto, defs
 from onnx_ir.passes.common import ShapeInferencePass
 
+from convertkit.artifact import Array
 from convertkit.errors import Unsupported
+from convertkit.onnx.edit import initializer
 from convertkit.onnx.ml import state_models
 
 SEVEN = 7
@@ -282,3 +284,30 @@ def sampled_as_before(model: ir.Model) -> None:
         )
         rounding = "ceil" if (factors < 1).any() else "floor"
         node.attributes["nearest_mode"] = ir.AttrString("nearest_mode", rounding)
+
+
+_NUMBERS = {"Clip": (1, 2), "Pad": (2,)}
+"""Inputs that were attributes of float32 before opset 11."""
+
+
+def numbers_as_data(model: ir.Model) -> None:
+    """Give bounds and fillings, in place, the type of the data: the converter leaves those of float16 float32."""
+    nodes = [node for node in model.graph.all_nodes() if node.op_type in _NUMBERS and not node.domain]
+    if any(node.inputs[0] is not None and node.inputs[0].dtype is None for node in nodes):
+        _tell_shapes(model)
+    for node in nodes:
+        kind = None if node.inputs[0] is None else node.inputs[0].dtype
+        for place in _NUMBERS[node.op_type]:
+            number = node.inputs[place] if place < len(node.inputs) else None
+            held = None if number is None else _held(number)
+            if kind is None or number is None or held is None or held.dtype == kind.numpy():
+                continue
+            with np.errstate(over="ignore"):  # a bound that float16 does not reach is infinite
+                typed = held.astype(kind.numpy())
+            node.replace_input_with(place, initializer(node, typed, f"{number.name}/{kind.name.lower()}"))
+
+
+def _held(value: ir.Value) -> Array | None:
+    """What a value holds that is stored, or made by a Constant."""
+    stored = ir.convenience.get_const_tensor(value)
+    return None if stored is None else stored.numpy()

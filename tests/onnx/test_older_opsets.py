@@ -327,3 +327,25 @@ def test_what_opset_7_runs_or_lacks_stays_as_it_is(row: Row, tmp_path):
     proto.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.FLOAT
     onnx.save(proto, tmp_path / "model.onnx")
     assert as_seven.session(tmp_path / "model.onnx", ort.SessionOptions()) is None
+
+
+_NUMBERED = ("Clip <min = -0.5, max = 0.75>", "Clip <max = 0.5>", "Pad <pads = [0, 1, 0, 1], value = 0.25>")
+_TYPED = [(6, "float16", "onnxruntime"), (10, "float16", "tflite"), (10, "double", "onnxruntime")]
+
+
+@pytest.mark.parametrize("node", _NUMBERED)
+@pytest.mark.parametrize(("opset", "kind", "target"), _TYPED)
+def test_numbers_have_the_type_of_the_data(tmp_path, opset: int, kind: str, target: str, node: str):
+    """Attributes are float32, and inputs since opset 11: half-precision MobileNets of that time have such Clips."""
+    text = (
+        f'<ir_version: 4, opset_import: ["" : {opset}]> g ({kind}[2,4] x) => (float[2,N] y)'
+        f" {{ h = Neg (x) c = {node} (h) y = Cast <to = 1> (c) }}"
+    )
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "old.onnx")
+    done = convertkit.export(tmp_path / "old.onnx", target, output=tmp_path / "out")
+    x = np.array([[0.25, -2, 3, 0.125], [1, -0.25, -0.75, 0]], np.float16 if kind == "float16" else np.float64)
+    low = -0.5 if "min" in node else -np.inf
+    right = np.clip(-x, low, 0.75 if "min" in node else 0.5)
+    if "Pad" in node:
+        right = np.pad(-x, ((0, 0), (1, 1)), constant_values=0.25)
+    np.testing.assert_array_equal(done.run({"x": x})["y"], right.astype(np.float32))
