@@ -12,6 +12,7 @@ from convertkit import CONVERTKIT_PLUGIN_API, __version__
 from convertkit.artifact import Artifact
 from convertkit.errors import ConvertKitError, SourceError, UsageError, missing_framework
 from convertkit.lookalikes import archive_of, deliveries_of, not_a_model
+from convertkit.other_formats import of_another_format
 from convertkit.recipe import ExportOptions
 from convertkit.references import closest, found_at, not_found, python_file
 from convertkit.stage import (
@@ -230,7 +231,7 @@ def converter_for(source: str) -> Converter:
         raise SourceError(f"{source} is empty")
     if path.suffix == ".py":
         raise SourceError(python_file(path))
-    if (other := archive_of(path) or deliveries_of(path)) is not None:
+    if (other := archive_of(path) or deliveries_of(path) or of_another_format(path)) is not None:
         raise SourceError(other)
     kind = "folder" if path.is_dir() else "file"
     known = "; ".join(each.summary for each in converters())

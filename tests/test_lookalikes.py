@@ -1,6 +1,7 @@
 """What users give in the place of a model, a target, a flag or a command gets the sentence that helps."""
 
 import gzip
+import pickle
 import tarfile
 import zipfile
 
@@ -144,3 +145,45 @@ def test_home_is_found_where_no_shell_has_looked(place, monkeypatch):
     (place / "deep" / "recipe.toml").write_text('source = "~/model.onnx"\n')
     assert here("export", "--recipe", "~/deep/recipe.toml").code == 0
     assert read_recipe(place / "deep" / "recipe.toml") == {"source": str(place / "model.onnx")}
+
+
+OTHERS = [
+    (
+        "model.json",
+        '{\n "format": "graph-model",\n "modelTopology": {"node": []}}',
+        "a TensorFlow.js model",
+        "the SavedModel",
+    ),
+    (
+        "model.json",
+        '{"format": "layers-model", "modelTopology": {}}',
+        "a TensorFlow.js model",
+        "tensorflowjs_converter",
+    ),
+    ("model.json", '{"learner": {"attributes": {}}, "version": [2, 0, 0]}', "a model of XGBoost", "convert_xgboost"),
+    ("model.txt", "tree\nversion=v4\nnum_class=1\n", "a model of LightGBM", "convert_lightgbm"),
+    (
+        "model.xml",
+        '<?xml version="1.0"?>\n<net name="x" version="11"></net>',
+        "a model of OpenVINO",
+        "it was made from",
+    ),
+    ("model.param", "7767517\n2 2\nInput in 0 1 x\n", "a model of ncnn", "it was made from"),
+    ("yolo.cfg", "# a detector\n[net]\nbatch=1\n", "a model of Darknet", "the .onnx"),
+    ("net.prototxt", 'name: "x"\nlayer {\n  name: "conv"\n}\n', "a model of Caffe", "the .onnx"),
+    ("model.mlmodel", "\x08\x04", "a model of Core ML", "it was made from"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "what", "way"), OTHERS)
+def test_a_model_of_another_format(place, name, text, what, way):
+    (place / name).write_text(text)
+    check_refusal(here("export", name), 1, f"{name} is {what}, which convertkit does not read", "try   ", way)
+
+
+def test_a_model_that_was_fitted(place):
+    """Its pickle is not PyTorch's, whose ways out lead nowhere."""
+    tree = pytest.importorskip("sklearn.tree").DecisionTreeClassifier().fit([[0], [1]], [0, 1])
+    (place / "model.pkl").write_bytes(pickle.dumps(tree))
+    words = ("is a pickle of scikit-learn, which convertkit does not read", "skl2onnx.to_onnx(model, x[:1])")
+    check_refusal(here("export", "model.pkl"), 1, *words)

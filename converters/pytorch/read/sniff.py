@@ -165,6 +165,8 @@ def _bare_pickle(path: Path) -> Found | None:
         content = content_of(stream)
     if not content.complete and not content.globals:
         return None
+    if (fitted := unreadable.fitted(content.foreign)) is not None:
+        return Found("unreadable", instead=fitted)
     return Found("pickled-module", content.foreign or ("a pickle that torch.save did not write",))
 
 

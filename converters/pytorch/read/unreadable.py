@@ -83,3 +83,21 @@ def _tar(path: Path) -> tuple[str, str] | None:
             "torch.save(torch.load(path, weights_only=False), 'weights.pt'), if you know who made the file",
         )
     return around(names)
+
+
+_FITTED = {
+    "sklearn": ("scikit-learn", "skl2onnx.to_onnx(model, x[:1])"),
+    "xgboost": ("XGBoost", "onnxmltools.convert_xgboost"),
+    "lightgbm": ("LightGBM", "onnxmltools.convert_lightgbm"),
+    "catboost": ("CatBoost", 'model.save_model("model.onnx", format="onnx")'),
+}
+"""Libraries whose fitted models lie in pickles: what each is called, and how it writes ONNX."""
+
+
+def fitted(needed: Collection[str]) -> tuple[str, str] | None:
+    """What a pickle that needs these names holds, and the way out; None where no such library made it."""
+    named = {name.partition(".")[0] for name in needed}
+    for library, (title, way) in _FITTED.items():
+        if library in named and "torch" not in named:
+            return f"a pickle of {title}, which convertkit does not read", f"the .onnx that its exporter writes: {way}"
+    return None
