@@ -348,6 +348,8 @@ def _unnamed_signature(graph: Subgraph) -> Signature:
 def _distinct(signature: Signature) -> Signature:
     for role, pairs in (("inputs", signature.inputs), ("outputs", signature.outputs)):
         names = [name for name, _ in pairs]
-        if len(set(names)) < len(names) or "" in names or not names:
-            raise SourceError(f"the {role} have no names of their own: {', '.join(names) or 'there are none'}")
+        if not names:
+            raise SourceError(f"the graph has no {role}: a model computes outputs from inputs")
+        if len(set(names)) < len(names) or "" in names:
+            raise SourceError(f"the {role} have no names of their own: {', '.join(names)}")
     return signature

@@ -163,7 +163,8 @@ def is_dynamic_range(model: TFLiteModel) -> bool:
 def spec_of(info: TensorInfo, name: str) -> TensorSpec:
     """An input or output as the file declares it; dynamic dimensions get names."""
     if info.shape is None:
-        raise Unsupported(f"the rank of {name!r} is unknown")
+        way = "the TFLite file again, made of the model with a shape for each input"
+        raise Unsupported(f"the file does not say how many axes {name!r} has", ways_out=(way,))
     if info.dtype in ("string", "resource", "variant"):
         raise Unsupported(f"{name!r} holds {info.dtype} values; only numbers can cross an artifact's interface")
     if any(size == 0 for size in info.shape):

@@ -11,9 +11,11 @@ from convertkit.converters.tflite import converter, flatbuffer, schema
 from convertkit.converters.tflite.builder import Builder, Tensor
 from convertkit.converters.tflite.convolutions import same_padding
 from convertkit.converters.tflite.importer import HANDLERS
-from convertkit.converters.tflite.model import parse
+from convertkit.converters.tflite.model import parse, read_model
 from convertkit.converters.tflite.registry import Registry
-from convertkit.errors import SourceError
+from convertkit.converters.tflite.source import TFLiteSource
+from convertkit.errors import SourceError, Unsupported
+from convertkit.recipe import ExportOptions
 
 
 def test_schema_is_that_of_the_installed_runtime():
@@ -79,3 +81,29 @@ def test_packed_integers_come_low_bits_first():
 
     values = _unpacked("w", "int4", (3,), np.array([0x21, 0x0F], np.uint8))
     assert values.astype(np.int8).tolist() == [1, 2, -1]
+
+
+def test_a_graph_of_constants_is_no_model(tmp_path):
+    pytest.importorskip("ai_edge_litert")
+    from handmade import T, const, write
+
+    path = write(tmp_path / "m.tflite", "NEG", [const([1, 2])], [T((2,))])
+    with pytest.raises(SourceError, match="the graph has no inputs: a model computes outputs from inputs"):
+        read_model(path)
+
+
+def test_an_input_without_a_rank_is_named(tmp_path):
+    """Old converters leave the shape of such an input empty."""
+    pytest.importorskip("ai_edge_litert")
+    import flatbuffers
+    from ai_edge_litert import schema_py_generated as schema
+    from handmade import T, write
+
+    path = write(tmp_path / "m.tflite", "NEG", [T((2,))], [T((2,))])
+    model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(path.read_bytes(), 0))
+    model.subgraphs[0].tensors[0].shape, model.subgraphs[0].tensors[0].hasRank = None, False
+    made = flatbuffers.Builder(1024)
+    made.Finish(model.Pack(made), b"TFL3")
+    path.write_bytes(bytes(made.Output()))
+    with pytest.raises(Unsupported, match="does not say how many axes 'in0' has\n  try   the TFLite file again"):
+        TFLiteSource(path, ExportOptions(str(path)), tmp_path)
