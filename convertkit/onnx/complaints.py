@@ -17,6 +17,8 @@ _PLACE = re.compile(r"^\S*\.(?:cc|cpp|cu|h|hpp):\d+ ")
 _CONDITION = re.compile(r"^.* was false\. (?=\S)")
 _FUNCTION = re.compile(r"^\w+ (?=[A-Z])")
 _LOADING = re.compile(r"^Load model from .+? failed: ?")
+AGAINST_RULES = re.compile(r"\[ShapeInferenceError\] (?!Neither 'split')")
+"""What no runtime has to take; a Split that does not say into how many parts has as many as it has outputs."""
 MIXED_TYPES = re.compile(
     r"Type Error: Type parameter \(\w+\) of Optype \((\w+)\) bound to different types "
     r"\((\S+) and (\S+) in node \((.*?)\)"

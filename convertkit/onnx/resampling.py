@@ -34,6 +34,8 @@ def _pixels(node: ir.Node) -> int:
     x, y = node.inputs[0], node.outputs[0]
     if node.attributes.get_string("mode", "nearest") == "nearest" or x is None or x.shape is None or y.shape is None:
         return 0
+    if len(x.shape) != len(y.shape):  # declared so; it is not what the operator makes
+        return 0
     corners = node.attributes.get_string("coordinate_transformation_mode", "half_pixel") == "align_corners"
     pairs = zip(tuple(x.shape), tuple(y.shape), strict=True)
     known = ((before, after) for before, after in pairs if isinstance(before, int) and isinstance(after, int))

@@ -15,7 +15,7 @@ import onnxruntime as ort
 from convertkit.artifact import Array, Artifact
 from convertkit.errors import ToolError, Unsupported
 from convertkit.memory import is_large
-from convertkit.onnx.complaints import MIXED_TYPES, complaint, of_a_library
+from convertkit.onnx.complaints import AGAINST_RULES, MIXED_TYPES, complaint, of_a_library
 from convertkit.onnx.crashes import ends_the_process
 from convertkit.onnx.onnxruntime_compat import CANNOT_RUN, ERRORS, KERNEL_LACKING, quantizes_by_thread
 from convertkit.stage import Feed, Outputs, Portable
@@ -92,6 +92,8 @@ class OnnxRunner:
             refused = ToolError(f"ONNX Runtime does not load {self._artifact.path.name}: {complaint(error)}")
             if MIXED_TYPES.search(str(error)):  # no other inputs help
                 raise Unsupported(f"{refused}; export the model again, in one type of floats") from error
+            if AGAINST_RULES.search(str(error)):
+                raise Unsupported(f"{refused}; by ONNX's rules it is not a valid model") from error
             if (foreign := of_a_library(error)) is not None:
                 raise foreign from error
             if self._optimised or not isinstance(error, CANNOT_RUN):

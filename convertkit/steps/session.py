@@ -10,7 +10,7 @@ from pathlib import Path
 from convertkit import plugins
 from convertkit.artifact import Artifact, TensorSpec, is_small
 from convertkit.budget import Point
-from convertkit.errors import ParityError, Unsupported
+from convertkit.errors import ConvertKitError, ParityError, Unsupported
 from convertkit.findings.precision import refused
 from convertkit.findings.values import Findings
 from convertkit.onnx.freeze import FreezeStage
@@ -142,7 +142,19 @@ class Session:
             self._place.progress.warn(warning)
 
     def to_target(self, target: Target) -> Finished:
-        """Take the source to ``target``; where it needs sizes that nobody asked to be open, those are fixed."""
+        """Take the source to ``target``; where it needs sizes that nobody asked to be open, those are fixed.
+
+        A stage may stumble over a file that no runtime takes, before anybody has run it: then that is what is told.
+        """
+        try:
+            return self._led(target)
+        except ConvertKitError:
+            raise
+        except Exception:
+            self._place.scheduler.result(self._source)
+            raise
+
+    def _led(self, target: Target) -> Finished:
         kept = left_open(target, self._options)
         if isinstance(target, StaticTarget) and (sizes := static_sizes(self._open(), target, self._implied(), kept)):
             self._fixed[target.name] = static = self._at_sizes(target, sizes, target.static_because)

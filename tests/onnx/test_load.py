@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import convertkit
-from convertkit.errors import SourceError, Unsupported
+from convertkit.errors import ConvertKitError, SourceError, Unsupported
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.dictionaries import columns
 from convertkit.onnx.load import load_model
@@ -249,3 +249,31 @@ def test_the_domain_of_onnxruntimes_operators_need_not_be_imported(tmp_path, tar
     )
     onnx.save(parsed(text), tmp_path / "m.onnx")
     assert convertkit.export(tmp_path / "m.onnx", target, output=tmp_path / "out").passed
+
+
+UNRUNNABLE = {
+    "strides of another rank": (
+        "(float[1,3,5] x, float[1,3,3] w) => (float[1,1,3] y) { y = Conv <strides = [1, 1]> (x, w) }",
+        "Attribute strides has incorrect size; by ONNX's rules it is not a valid model",
+    ),
+    "axes that no input has": (
+        "(float[2,3] x) => (float[2,3] y) { y = Scan <num_scan_inputs = 1, scan_input_axes = [0, 1],"
+        " body = b (float[3] a) => (float[3] c) { c = Neg (a) }> (x) }",
+        "by ONNX's rules it is not a valid model",
+    ),
+    "an attribute that is missing": (
+        "(float[1,2,4] x, float[4,12] w, float[12] b) => (float[1,2,4] y)"
+        " { y = com.microsoft.Attention <qkv_hidden_sizes = [4, 4]> (x, w, b) }",
+        "Required attribute 'num_heads' is mi",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNRUNNABLE)
+@pytest.mark.parametrize("target", ["tflite", "onnxruntime"])
+def test_what_no_runtime_takes_is_no_defect_of_a_stage(tmp_path, case, target):
+    """A stage works while the source is run; where that fails, this is told, not what the stage stumbled over."""
+    onnx.save(parsed(UNRUNNABLE[case][0]), tmp_path / "m.onnx")
+    with pytest.raises(ConvertKitError) as refusal:
+        convertkit.export(tmp_path / "m.onnx", target, output=tmp_path / "out")
+    assert UNRUNNABLE[case][1] in str(refusal.value)

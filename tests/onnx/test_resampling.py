@@ -45,3 +45,9 @@ def test_fractions_allow_some_roundings_of_the_last_coordinate(before, after, mo
     tolerance = float32_tolerance(_resize(before, after, mode, coordinates))
     assert 3e-5 < (tolerance.relative or 0) < 5e-5
     assert "coordinates up to 100" in tolerance.reason
+
+
+def test_an_output_that_is_declared_without_its_axes_allows_nothing_more() -> None:
+    model = _resize(100, 300, "linear")
+    model.graph.outputs[0].shape = ir.Shape([])
+    assert float32_tolerance(model) is FLOAT32
