@@ -47,6 +47,24 @@ class Window:
             found.append((before, max((count - 1) * stride + reach - size - before, 0)))
         return replace(self, pads=tuple(found))
 
+    def covered(self, sizes: Sizes) -> Window:
+        """With padding at the end over which windows fit as often as ``ceil_mode`` says, for maxima of any size.
+
+        On a dynamic axis it is one element less than the stride: a window fits once more where there is a rest.  No
+        window lies in the padding alone where its reach is not below the padding and the stride.
+        """
+        found = []
+        for axis, ((before, after), reach, stride) in enumerate(
+            zip(self.pads, self.reaches, self.strides, strict=True)
+        ):
+            if sizes[axis] is None and reach >= after + stride:
+                found.append((before, after + stride - 1))
+            else:
+                one = Window((self.kernel[axis],), (stride,), (self.dilations[axis],), ((before, after),))
+                _known(sizes, axis)
+                found += one.grown((sizes[axis],)).pads
+        return replace(self, pads=tuple(found))
+
     def counts(self, sizes: Sequence[int]) -> tuple[int, ...]:
         """How many windows there are along each axis."""
         axes = zip(sizes, self.pads, self.reaches, self.strides, strict=True)

@@ -9,7 +9,7 @@ from convertkit.targets.forms.windows import Window
 from convertkit.targets.tflite.annotations import NHWC
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import float_only
-from convertkit.targets.tflite.handlers.window import grown, is_padded, own_padding, window
+from convertkit.targets.tflite.handlers.window import covered, grown, is_padded, own_padding, window
 from convertkit.targets.tflite.handlers.windows import averaged, largest, largest_with_places
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 
@@ -31,9 +31,10 @@ def max_pool(
 ) -> Tensor | tuple[Tensor, Tensor]:
     """MAX_POOL_2D; other pads than SAME are written as the lowest value in front."""
     win = window(x.shape[1:-1], kernel_shape, strides, dilations, pads, auto_pad)
-    win = grown(win, x.shape[1:-1]) if ceil_mode else win
     if len(b.results) > 1:
+        win = grown(win, x.shape[1:-1]) if ceil_mode else win
         return largest_with_places(b, x, win, column_major=bool(storage_order))
+    win = covered(win, x.shape[1:-1]) if ceil_mode else win
     if x.rank > 4 or any(step != 1 for step in win.dilations):
         return largest(b, x, win)
     if x.rank == 3:

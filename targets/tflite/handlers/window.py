@@ -24,6 +24,11 @@ def grown(win: Window, sizes: tuple[int, ...]) -> Window:
     return win.grown(_known(sizes))
 
 
+def covered(win: Window, sizes: tuple[int, ...]) -> Window:
+    """The same for maxima, which padding behind does not change: of dynamic sizes, too."""
+    return win.covered(_known(sizes))
+
+
 def is_padded(win: Window) -> bool:
     """Whether the window reaches beyond the image anywhere."""
     return any(before or after for before, after in win.pads)

@@ -1,7 +1,8 @@
-"""Averages over padding of images whose size only a feed tells."""
+"""Averages over padding, and maxima that round up, of images whose size only a feed tells."""
 
 import pytest
 
+from convertkit.errors import Unsupported
 from convertkit.targets.tflite.passes import Options
 from tests.targets.tflite.compiled import compiled, numbers
 
@@ -29,3 +30,29 @@ def test_lines():
     case = compiled(f"""{HEAD} (float[n,3,t] x) => (float[a,b,c] y) {{
         y = AveragePool<kernel_shape=[3], pads=[1,1], strides=[2]>(x) }}""")
     case.agree(*({"x": numbers(n, 3, t)} for n, t in ((1, 6), (2, 9), (1, 4))))
+
+
+ROUNDED_UP = {
+    "halves": "kernel_shape=[2,2], strides=[2,2]",
+    "overlap": "kernel_shape=[3,3], strides=[2,2]",
+    "padded": "kernel_shape=[3,4], strides=[2,3], pads=[1,1,1,1]",
+    "thirds": "kernel_shape=[3,3], strides=[3,3]",
+}
+
+
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+@pytest.mark.parametrize("window", ROUNDED_UP.values(), ids=ROUNDED_UP)
+def test_maxima_that_round_up(window: str, layout: str):
+    """As in detectors of faces that run over a pyramid of sizes."""
+    case = compiled(
+        f"{HEAD} (float[n,3,h,w] x) => (float[a,b,c,d] y) {{ y = MaxPool<{window}, ceil_mode=1>(x) }}",
+        Options(input_layout=layout),
+    )
+    sizes = [(1, 6, 5), (2, 9, 8), (1, 7, 7), (1, 8, 10), (3, 11, 6)]
+    case.agree(*({"x": numbers(n, 3, h, w) - 3} for n, h, w in sizes))
+
+
+def test_a_window_inside_of_the_padding_needs_a_size():
+    with pytest.raises(Unsupported, match="is dynamic, and this needs it"):
+        compiled(f"""{HEAD} (float[n,3,h,8] x) => (float[a,b,c,d] y) {{
+            y = MaxPool<kernel_shape=[2,2], strides=[2,2], pads=[0,0,1,1], ceil_mode=1>(x) }}""")
