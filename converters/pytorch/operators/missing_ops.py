@@ -19,12 +19,14 @@ from convertkit.converters.pytorch.operators import (
     losses,
     maximum_pools,
     mixed_types,
+    over_all,
     places,
     rankless,
     recurrent,
     resized,
     rounded_down,
     scans,
+    scatters,
     smoothed,
     special,
     strided,
@@ -46,13 +48,28 @@ class Substitute:
 
 
 def substitutes(program: Any) -> dict[Any, Callable[..., Any]]:
-    """What ``run_decompositions`` has to take apart in this program, by overload."""
-    return experts.substitutes(program) | {
-        target: table[target].function
-        for table in (SUBSTITUTES, WIDER, _RANKLESS, _ROUNDED, _WHOLE)  # what a node of another kind needs does for all
-        for node in program.graph.nodes
-        if (target := without_writing(node.target)) in table and table[target].needed(node)
-    }
+    """What ``run_decompositions`` has to take apart in this program, by overload.
+
+    Where nodes of several kinds are there, the later table's function is asked first.
+    """
+    found: dict[Any, list[Callable[..., Any]]] = {}
+    nodes = [(node, without_writing(node.target)) for node in program.graph.nodes]
+    for table in (_WHOLE, _ROUNDED, _RANKLESS, WIDER, SUBSTITUTES):
+        for target in {target for node, target in nodes if target in table and table[target].needed(node)}:
+            found.setdefault(target, []).append(table[target].function)
+    return experts.substitutes(program) | {target: _first_of(functions) for target, functions in found.items()}
+
+
+def _first_of(functions: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
+    """The result of the first function that does not stand aside."""
+    if len(functions) == 1:
+        return functions[0]
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        results = (each(*args, **kwargs) for each in functions)
+        return next((result for result in results if result is not NotImplemented), NotImplemented)
+
+    return function
 
 
 def unsqueeze(z: Tensor, dim: int) -> Any:
@@ -126,51 +143,6 @@ def attention(
     return torch.softmax(scores, -1) @ value
 
 
-def scattered(base: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Any:
-    """``aten::scatter_reduce`` in the form that ONNX has: what is there takes part, and nothing is a mean."""
-    if base.dim() == 0:
-        lifted = (base.reshape(1), 0, index.reshape(1), src.reshape(1), reduce)
-        return torch.scatter_reduce(*lifted, include_self=include_self).reshape(())
-    if include_self and reduce != "mean":
-        return NotImplemented
-    if not include_self:
-        base = base.scatter(dim, index, _neutral(reduce, base.dtype))
-    if reduce != "mean":
-        return torch.scatter_reduce(base, dim, index, src, reduce, include_self=True)
-    own = torch.ones_like(base) if include_self else torch.ones_like(base).scatter(dim, index, 0.0)
-    return base.scatter_add(dim, index, src) / own.scatter_add(dim, index, torch.ones_like(src))
-
-
-def index_reduced(
-    base: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
-) -> Tensor:
-    """``aten::index_reduce``: slices of ``src`` into those of ``base`` that an index names, scattered."""
-    if base.dim() == 0:
-        whole, one = base.reshape(1), src.reshape(1)
-        return index_reduced(whole, 0, index.reshape(1), one, reduce, include_self=include_self).reshape(())
-    view = [1] * src.dim()
-    view[dim] = -1
-    wide = index.reshape(view).expand(src.shape)
-    found = scattered(base, dim, wide, src, reduce, include_self=include_self)
-    return torch.scatter_reduce(base, dim, wide, src, reduce) if found is NotImplemented else found
-
-
-def _neutral(reduce: str, dtype: torch.dtype) -> float:
-    """What changes no result of this kind."""
-    if reduce in ("sum", "mean", "prod"):
-        return 1.0 if reduce == "prod" else 0.0
-    limits = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
-    return float(limits.min if reduce == "amax" else limits.max)
-
-
-def _leaves_out(node: Any) -> bool:
-    """Whether what is there stays out of the result, a mean of floats is asked for, or there are no axes."""
-    if rankless.is_rankless(node):
-        return True
-    mean = node.args[4] == "mean" and node.args[0].meta["val"].is_floating_point()
-    return bool(mean or not node.kwargs.get("include_self", True))
-
-
 def _is_flags(node: Any) -> bool:
     return bool(node.args[0].meta["val"].dtype == torch.bool)
 
@@ -208,12 +180,13 @@ SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
         **{overload: Substitute(function, _always) for overload, function in places.ALWAYS.items()},
         _ATEN.im2col.default: Substitute(windows.unfolded, windows.is_small),
         _ATEN.as_strided.default: Substitute(strided.as_strided, strided.is_strided_otherwise),
+        _ATEN.squeeze.dim: Substitute(strided.squeezed_one, strided.keeps_its_axis),
         _ATEN.squeeze.dims: Substitute(strided.squeezed, strided.keeps_an_axis),
         _ATEN.grid_sampler_3d.default: Substitute(volumes.sampled, _always),
         **{overload: Substitute(*pair) for overload, pair in smoothed.SMOOTHED.items()},
         **dict.fromkeys(_MEANS, Substitute(averages.adaptive_average_pool, averages.has_few_uneven_cells)),
         _ATEN.adaptive_avg_pool3d.default: Substitute(averages.adaptive_average_pool, _always),
-        _ATEN.index_reduce.default: Substitute(index_reduced, _always),
+        _ATEN.index_reduce.default: Substitute(scatters.index_reduced, _always),
         **{overload: Substitute(function, _always) for overload, function in mixed_types.ALIASES.items()},
         _ATEN.cross_entropy_loss.default: Substitute(losses.cross_entropy, losses.is_soft),
         _ATEN.einsum.default: Substitute(places.summed_ellipsis, places.sums_ellipsis),
@@ -222,7 +195,9 @@ SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
         _ATEN.pdist.default: Substitute(distances.pair_distances, _always),
         _ATEN.repeat_interleave.self_Tensor: Substitute(places.repeat_interleave, places.has_known_size),
         _ATEN.index_put.default: Substitute(places.put_where, places.masks_inner_axes),
-        _ATEN.scatter_reduce.two: Substitute(scattered, _leaves_out),
+        **{overload: Substitute(*pair) for overload, pair in scatters.SCATTERS.items()},
+        **{overload: Substitute(function, over_all.names_none) for overload, function in over_all.OVER_ALL.items()},
+        _ATEN.cross.default: Substitute(places.cross, places.finds_its_axis),
         **{overload: Substitute(function, resized.has_factors) for overload, function in resized.BY_FACTOR.items()},
         **dict.fromkeys(resized.NEAREST, Substitute(resized.nearest, resized.rounds_otherwise)),
         _ATEN.avg_pool2d.default: Substitute(averages.average_pool_2d, averages.has_divisor),

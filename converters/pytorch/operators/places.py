@@ -90,6 +90,17 @@ def extreme_flag(reduce: Any) -> Callable[..., Any]:
     return reduced
 
 
+def finds_its_axis(node: Any) -> bool:
+    """Whether a cross product names no axis."""
+    return len(node.args) < 3 or node.args[2] is None
+
+
+def cross(x: Tensor, y: Tensor, dim: int | None = None) -> Tensor:
+    """``aten::cross``: along the first axis of three elements, where none is named."""
+    axis = dim if dim is not None else torch.broadcast_shapes(x.shape, y.shape).index(3)
+    return torch.linalg.cross(x, y, dim=axis)
+
+
 def diagonal_scatter(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """``aten::diagonal_scatter``: ``src`` in the places of a diagonal, ``x`` elsewhere."""
     rows, columns = x.shape[dim1], x.shape[dim2]

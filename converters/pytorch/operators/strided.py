@@ -55,6 +55,19 @@ def squeezed(x: Tensor, dims: Sequence[int]) -> Tensor:
     return x.clone()
 
 
+def squeezed_one(x: Tensor, dim: int) -> Tensor:
+    """``aten::squeeze.dim``: an axis that is larger than one stays."""
+    if not x.ndim or not isinstance(x.shape[dim], int) or x.shape[dim] != 1:
+        return x.clone()
+    return x.reshape([size for axis, size in enumerate(x.shape) if axis != dim % x.ndim])
+
+
+def keeps_its_axis(node: Any) -> bool:
+    """Whether the axis that a node squeezes is larger than one."""
+    x = node.args[0].meta["val"]
+    return x.ndim > 0 and isinstance(x.shape[node.args[1]], int) and x.shape[node.args[1]] != 1
+
+
 def keeps_an_axis(node: Any) -> bool:
     """Whether one of the axes that a node squeezes is larger than one, or of free size."""
     x = node.args[0].meta["val"]
