@@ -261,6 +261,15 @@ UNRUNNABLE = {
         " body = b (float[3] a) => (float[3] c) { c = Neg (a) }> (x) }",
         "by ONNX's rules it is not a valid model",
     ),
+    "directions that no input has": (
+        "(float[2,3] x) => (float[2,3] y) { y = Scan <num_scan_inputs = 1, scan_input_directions = [0, 1],"
+        " body = b (float[3] a) => (float[3] c) { c = Neg (a) }> (x) }",
+        "scan_input_directions",
+    ),
+    "axes beyond the rank": (
+        "(float[2,2,2] x) => (float[2,2,2] y) { y = MeanVarianceNormalization (x) }",
+        "verification failed|not a valid model",
+    ),
     "an attribute that is missing": (
         "(float[1,2,4] x, float[4,12] w, float[12] b) => (float[1,2,4] y)"
         " { y = com.microsoft.Attention <qkv_hidden_sizes = [4, 4]> (x, w, b) }",
@@ -276,4 +285,4 @@ def test_what_no_runtime_takes_is_no_defect_of_a_stage(tmp_path, case, target):
     onnx.save(parsed(UNRUNNABLE[case][0]), tmp_path / "m.onnx")
     with pytest.raises(ConvertKitError) as refusal:
         convertkit.export(tmp_path / "m.onnx", target, output=tmp_path / "out")
-    assert UNRUNNABLE[case][1] in str(refusal.value)
+    assert any(words in str(refusal.value) for words in UNRUNNABLE[case][1].split("|"))

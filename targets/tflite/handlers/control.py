@@ -105,7 +105,10 @@ def _common(first: Tensor, second: Tensor, node: ir.Node) -> Tensor:
 
 def _integers(node: ir.Node, name: str, count: int) -> Sequence[int]:
     found = node.attributes.get(name)
-    return (0,) * count if found is None else tuple(int(item) for item in found.value)
+    numbers = (0,) * count if found is None else tuple(int(item) for item in found.value)
+    if len(numbers) != count:
+        raise Unsupported(f"{name} holds {len(numbers)} numbers, one for each of {count} is expected")
+    return numbers
 
 
 def _front(b: Builder, x: Tensor, axis: int) -> Tensor:

@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
+from convertkit.errors import Unsupported
 from convertkit.onnx.twin.call import Call, Handler, Results
 
 _ONE_OUTPUT_SINCE = 14
@@ -63,8 +64,10 @@ def _mean_variance(call: Call) -> Results:
 
     Not ONNX's body, which adds 1e-9 to the deviation, and whose difference of means has no digits there.
     """
-    x = call.array(0)
-    mean, variance = moments(call, x, tuple(call.wholes("axes") or (0, 2, 3)))
+    x, axes = call.array(0), tuple(call.wholes("axes") or (0, 2, 3))
+    if not all(-x.ndim <= axis < x.ndim for axis in axes):
+        raise Unsupported(f"axes {axes} of a tensor of {x.ndim}", subject=call.title)
+    mean, variance = moments(call, x, axes)
     root = call.step(np.sqrt(variance) + 1e-30)
     return [call.rounded(call.step(x - mean) / root)]
 
