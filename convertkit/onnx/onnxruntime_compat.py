@@ -52,10 +52,15 @@ def quantizes_by_thread(path: Path) -> bool:
 
     Every part has a scale of its own, so that one thread alone computes what the operator's description says.
     """
+    return holds(path, b"DynamicQuantizeLSTM")
+
+
+def holds(path: Path, word: bytes) -> bool:
+    """Whether a file has that word somewhere, as the name of an operator."""
     if not path.stat().st_size:
         return False  # of an empty file there is no map
     with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as model:
-        return model.find(b"DynamicQuantizeLSTM") >= 0
+        return model.find(word) >= 0
 
 
 @cache

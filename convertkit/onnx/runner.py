@@ -17,7 +17,7 @@ from convertkit.errors import ToolError, Unsupported
 from convertkit.memory import is_large
 from convertkit.onnx.complaints import AGAINST_RULES, MIXED_TYPES, complaint, of_a_library
 from convertkit.onnx.crashes import ends_the_process
-from convertkit.onnx.onnxruntime_compat import CANNOT_RUN, ERRORS, KERNEL_LACKING, quantizes_by_thread
+from convertkit.onnx.onnxruntime_compat import CANNOT_RUN, ERRORS, KERNEL_LACKING, holds, quantizes_by_thread
 from convertkit.stage import Feed, Outputs, Portable
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from convertkit.probing import Probe
 
 _QUIET = 4
+_LONGEST_LOOP = 60.0
+"""Seconds that one call of a model with a loop may take, which by what it is given may never end."""
 
 
 class OnnxRunner:
@@ -57,6 +59,7 @@ class OnnxRunner:
         self._reference: Evaluator | None = None
         self._stop: ort.RunOptions | None = None
         """Of a call that is stopped after some time."""
+        self._loops = artifact.path.is_file() and holds(artifact.path, b"Loop")
         self._runtime = f"ONNX Runtime {ort.__version__}"
         self.refusal = ""
         """Why ONNX Runtime does not load the file as it is, where something else executes it."""
@@ -108,7 +111,10 @@ class OnnxRunner:
         self._reference = None
 
     def run(self, feed: Feed) -> Outputs:
-        """All outputs for one feed; ``ToolError`` where the runtime fails."""
+        """All outputs for one feed; ``ToolError`` where the runtime fails, or a model with a loop does not end."""
+        return self.run_within(feed, _LONGEST_LOOP) if self._loops else self._results(feed)
+
+    def _results(self, feed: Feed) -> Outputs:
         specs = {spec.name: spec for spec in self._artifact.inputs}
         encoded = {name: specs[name].encode(value) for name, value in feed.items() if name in specs}
         names = [spec.name for spec in self._artifact.outputs]
@@ -122,7 +128,7 @@ class OnnxRunner:
         timer = Timer(seconds, setattr, (self._stop, "terminate", True))
         timer.start()
         try:
-            return self.run(feed)
+            return self._results(feed)
         finally:
             timer.cancel()
             self._stop = None
@@ -155,6 +161,8 @@ class OnnxRunner:
             values = self._session.run(names, feed, self._stop)
             return self._tables(names, values) if any(isinstance(value, list) for value in values) else list(values)
         except ERRORS as error:
+            if self._stop is not None and self._stop.terminate:
+                raise ToolError(f"{self._artifact.path.name} does not end: it was stopped in ONNX Runtime") from error
             failed = ToolError(f"ONNX Runtime fails on {self._artifact.path.name}: {complaint(error)}")
             if self._optimised or not _lacks_form(error):
                 raise failed from error
