@@ -32,6 +32,7 @@ from convertkit.onnx.newer import to_older
 from convertkit.onnx.older import SEVEN, numbers_as_data, sampled_as_before, state_meanings, to_seven
 from convertkit.onnx.pool_pads import trim_pads
 from convertkit.onnx.recognise import recognise_operators
+from convertkit.onnx.rounding_up import round_down
 from convertkit.onnx.scalars import make_scalars
 from convertkit.onnx.sequences import restore_sequences
 from convertkit.onnx.sigmoids import write_out_sigmoids
@@ -80,7 +81,11 @@ def canonicalize(model: ir.Model, max_opset: int = MAX_OPSET) -> ir.Model:
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     write_out_sequences(model)
     make_scalars(model)
+    while round_down(model):  # of sizes that the file tells
+        pass
     simplify(model)
+    while round_down(model):
+        simplify(model)
     correct_declared(model)
     written = write_out_sequences(model)  # of places that had to be folded first
     if write_out_grown_lists(model) or written:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-_POOLS = frozenset({"AveragePool", "MaxPool", "LpPool"})
+POOLS = frozenset({"AveragePool", "MaxPool", "LpPool"})
+"""Operators with windows, pads and ``ceil_mode``."""
 
 
 def trim_pads(model: ir.Model) -> None:
@@ -17,7 +18,7 @@ def trim_pads(model: ir.Model) -> None:
     Source of the sizes: ONNX operators, AveragePool-11, ``floor((in + begin + end - extent) / stride) + 1``.
     """
     for node in model.graph.all_nodes():
-        if node.domain or node.op_type not in _POOLS or node.inputs[0] is None:
+        if node.domain or node.op_type not in POOLS or node.inputs[0] is None:
             continue
         pads, shape = list(node.attributes.get_ints("pads", ())), node.inputs[0].shape
         rounds_up = node.attributes.get_int("ceil_mode", 0)
