@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import onnx_ir as ir
 
+from convertkit.onnx.edit import initializer, inserted
 from convertkit.onnx.pool_pads import POOLS
 
 
@@ -50,8 +52,8 @@ class _Axis:
 def round_down(model: ir.Model) -> bool:
     """Write the first pool that the rules get wrong without ``ceil_mode``, in place; whether there was one.
 
-    Sizes that follow from its result are forgotten.  An average that counts padding keeps its form where another axis
-    needs a window that is not whole, which more padding would change.
+    Sizes that follow from its result are forgotten.  Where another axis needs a window that is not whole, it gets more
+    padding at its end; an average that counts padding gets the padding of the file in front of it and counts no more.
     """
     for node in model.graph.all_nodes():
         axes = _axes(node)
@@ -59,14 +61,31 @@ def round_down(model: ir.Model) -> bool:
             continue
         ends = [axis.padded for axis in axes]
         grown = any(end != axis.after for end, axis in zip(ends, axes, strict=True))
-        if grown and (node.attributes.get_int("count_include_pad", 0) == 1 or not _fit(ends, axes)):
+        if grown and not _fit(ends, axes):
             continue
         for name in ("ceil_mode", "auto_pad"):
             node.attributes.pop(name, None)
-        node.attributes.add(ir.AttrInt64s("pads", [*(axis.before for axis in axes), *ends]))
+        befores = [axis.before for axis in axes]
+        if grown and node.attributes.get_int("count_include_pad", 0) == 1:
+            ends = [end - axis.after for end, axis in zip(ends, axes, strict=True)]
+            _pad_first(node, axes)
+            befores = [0] * len(axes)
+        node.attributes.add(ir.AttrInt64s("pads", [*befores, *ends]))
         _settle(node, [axis.count for axis in axes])
         return True
     return False
+
+
+def _pad_first(node: ir.Node, axes: Sequence[_Axis]) -> None:
+    """Padding that counts becomes zeros in front of an average that counts none."""
+    x = node.inputs[0]
+    assert x is not None
+    assert x.shape is not None
+    pads = np.array([0, 0, *(axis.before for axis in axes), 0, 0, *(axis.after for axis in axes)], np.int64)
+    shape = ir.Shape([*list(x.shape)[:2], *(axis.before + axis.size + axis.after for axis in axes)])
+    padded = inserted(node, "Pad", [x, initializer(node, pads, f"{node.name}/pads")], x, shape=shape)
+    node.replace_input_with(0, padded.outputs[0])
+    node.attributes.pop("count_include_pad")
 
 
 def _fit(ends: Sequence[int], axes: Sequence[_Axis]) -> bool:
