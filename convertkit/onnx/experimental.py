@@ -36,8 +36,18 @@ def write_out_experimental(proto: onnx.ModelProto, opset: int) -> None:
 
 
 def _is_known(node: onnx.NodeProto) -> bool:
-    is_stated = not any(attribute.ref_attr_name for attribute in node.attribute)
-    return node.op_type in _RULES and not node.domain and len(node.input) == len(node.output) == 1 and is_stated
+    if node.op_type not in _RULES or node.domain or not len(node.input) == len(node.output) == 1:
+        return False
+    return not any(attribute.ref_attr_name for attribute in node.attribute) and _is_whole(node)
+
+
+def _is_whole(node: onnx.NodeProto) -> bool:
+    """Whether a node states what ONNX Runtime asks of it."""
+    stated = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+    if node.op_type == "Crop":
+        return len(stated.get("border", ())) == 4 and len(stated.get("scale", ())) in (0, 2)
+    needed = {"ImageScaler": {"bias"}, "ScaledTanh": {"alpha", "beta"}, "ParametricSoftplus": {"alpha", "beta"}}
+    return needed.get(node.op_type, set()) <= stated.keys()
 
 
 class _Written:

@@ -19,6 +19,7 @@ from google.protobuf.message import DecodeError
 from convertkit.errors import SourceError, Unsupported
 from convertkit.onnx.dense import with_dense_constants
 from convertkit.onnx.dictionaries import without_dictionaries
+from convertkit.onnx.group_norms import node_lists
 from convertkit.onnx.mapped import read_proto, with_mapped
 from convertkit.onnx.node_order import sort_nodes
 from convertkit.onnx.tolerated import in_letter, put_right
@@ -80,7 +81,9 @@ def load_proto(path: Path) -> onnx.ModelProto:
     if not proto.HasField("graph") or not proto.graph.output or not proto.opset_import:
         raise SourceError(f"{path} is not an ONNX model: it declares no graph with outputs and opset")
     sort_nodes(proto.graph)
-    _Checker(path).graph(proto.graph, frozenset(), 0)
+    checker = _Checker(path)
+    checker.graph(proto.graph, frozenset(), 0)
+    checker.functions(proto)
     put_right(proto)
     try:
         onnx.checker.check_model(in_letter(proto))
@@ -173,6 +176,13 @@ class _Checker:
                 f"{self._path}: node {_title(node)} gives output {place} no name, which ONNX allows only of optional "
                 "outputs; name it, though nothing reads it"
             )
+
+    def functions(self, proto: onnx.ModelProto) -> None:
+        """What holds for nodes wherever they stand."""
+        for function in proto.functions:
+            for nodes in node_lists(function.node):
+                for node in nodes:
+                    self._equation(node)
 
     def _equation(self, node: onnx.NodeProto) -> None:
         """ONNX's shape inference never ends on a term of an Einsum with more dots than those of one ellipsis."""

@@ -33,9 +33,10 @@ def _read(node: onnx.NodeProto) -> Iterator[str]:
     yield from node.input
     for attribute in node.attribute:
         for inner in (attribute.g, *attribute.graphs):
-            yield from (value.name for value in inner.output)
-            for each in inner.node:
-                yield from _read(each)
+            own = {name for each in inner.node for name in each.output} | {value.name for value in inner.input}
+            own.update(constant.name for constant in inner.initializer)
+            asked = [*(value.name for value in inner.output), *(name for each in inner.node for name in _read(each))]
+            yield from (name for name in asked if name not in own)
 
 
 def _ordered(asked: list[list[int]]) -> list[int] | None:

@@ -162,7 +162,9 @@ class OnnxRunner:
             return self._tables(names, values) if any(isinstance(value, list) for value in values) else list(values)
         except ERRORS as error:
             if self._stop is not None and self._stop.terminate:
-                raise ToolError(f"{self._artifact.path.name} does not end: it was stopped in ONNX Runtime") from error
+                raise ToolError(
+                    f"{self._artifact.path.name} does not end in time, as a loop may for what it is given: stopped"
+                ) from error
             failed = ToolError(f"ONNX Runtime fails on {self._artifact.path.name}: {complaint(error)}")
             if self._optimised or not _lacks_form(error):
                 raise failed from error

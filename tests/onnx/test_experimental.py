@@ -12,7 +12,7 @@ import pytest
 from onnx import helper
 
 import convertkit
-from convertkit.errors import Unsupported
+from convertkit.errors import ConvertKitError, Unsupported
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.load import load_model
 
@@ -78,3 +78,16 @@ def test_a_graph_without_a_name_is_read(tmp_path: Path):
     old = written(tmp_path / "old.onnx", "Affine", {}, 7, name="")
     canonical = canonicalize(load_model(tmp_path / "old.onnx"))
     np.testing.assert_allclose(run(ir.to_proto(canonical)), run(old), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "attributes"),
+    [("Crop", {}), ("Crop", {"border": [0, 1, 0, 1], "scale": [6]}), ("ScaledTanh", {}),
+     ("ParametricSoftplus", {"alpha": 2.0}), ("ImageScaler", {"scale": 2.0})],
+)  # fmt: skip
+def test_what_states_too_little_is_named(tmp_path: Path, kind: str, attributes: dict[str, object]) -> None:
+    """ONNX Runtime does not take it either, or makes something else of it."""
+    written(tmp_path / "m.onnx", kind, attributes, 7)
+    with pytest.raises(ConvertKitError, match=kind):
+        convertkit.export(tmp_path / "m.onnx", output=tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -12,6 +12,7 @@ from convertkit.errors import ConvertKitError, SourceError, Unsupported
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.dictionaries import columns
 from convertkit.onnx.load import load_model
+from convertkit.onnx.node_order import sort_nodes
 
 
 def model_with(nodes=None, initializers=(), inputs=None):
@@ -240,6 +241,16 @@ def test_nodes_in_order_stay_where_they_are(tmp_path):
     assert [node.op_type for node in load_model(tmp_path / "m.onnx").graph] == ["Abs", "Sin", "Neg", "Add"]
 
 
+def test_a_name_of_a_branch_of_its_own_asks_for_no_node_behind_it(tmp_path):
+    text = (
+        "(float[2] x, bool c) => (float[2] y) { z = If (c) <then_branch = t () => (float[2] a) { a = Neg (x) },"
+        " else_branch = e () => (float[2] b) { b = Abs (x) }> a = Cos (x) y = Add (z, a) }"
+    )
+    model = parsed(text)
+    sort_nodes(model.graph)
+    assert [node.op_type for node in model.graph.node] == ["If", "Cos", "Add"]
+
+
 @pytest.mark.parametrize("target", ["tflite", "onnxruntime"])
 def test_the_domain_of_onnxruntimes_operators_need_not_be_imported(tmp_path, target):
     """ONNX Runtime imports it itself; integers among the inputs have their bounds looked for in the file."""
@@ -286,3 +297,13 @@ def test_what_no_runtime_takes_is_no_defect_of_a_stage(tmp_path, case, target):
     with pytest.raises(ConvertKitError) as refusal:
         convertkit.export(tmp_path / "m.onnx", target, output=tmp_path / "out")
     assert any(words in str(refusal.value) for words in UNRUNNABLE[case][1].split("|"))
+
+
+def test_an_equation_in_a_function_is_read_too(tmp_path):
+    """ONNX's shape inference never ends on it."""
+    model = parsed("(float[2,2] x) => (float[2] y) { y = Neg (x) }")
+    node = helper.make_node("Einsum", ["a"], ["b"], equation="a....b->ab")
+    model.functions.append(helper.make_function("own", "F", ["a"], ["b"], [node], model.opset_import))
+    onnx.save(model, tmp_path / "m.onnx")
+    with pytest.raises(SourceError, match="one ellipsis"):
+        load_model(tmp_path / "m.onnx")

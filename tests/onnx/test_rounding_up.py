@@ -67,3 +67,13 @@ def test_such_a_file_is_delivered(tmp_path: Path, target: str) -> None:
     done = convertkit.export(tmp_path / "m.onnx", target=target, output=tmp_path / "out")
     assert done.passed
     assert sorted(done.artifact.outputs[0].shape[1:]) == [2, 4, 4]
+
+
+def test_a_size_that_is_declared_right_stays() -> None:
+    """Where another axis is free the pool stays as it is, and ONNX's rule is not asked for the size."""
+    proto = parser.parse_model("""<ir_version: 9, opset_import: ["": 18]>
+        pools (float[1,1,N,9] x) => (float[1,1,M,3] y) {
+            y = MaxPool<kernel_shape=[3,2], strides=[2,3], pads=[1,0,1,0], ceil_mode=1>(x) }""")
+    shape = canonicalize(ir.from_proto(proto)).graph.outputs[0].shape
+    assert shape is not None
+    assert shape[3] == 3

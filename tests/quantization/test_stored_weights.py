@@ -53,7 +53,8 @@ def test_they_become_integers_that_are_computed_with(tmp_path: Path, full_intege
 @pytest.mark.parametrize(
     ("scales", "attributes", "kind"),
     [((), {}, np.int8), ((6,), {"axis": 0}, np.uint8), ((10,), {"axis": -1}, np.int8),
-     ((6, 3), {"axis": 1, "block_size": 4}, np.int8)],
+     ((6, 3), {"axis": 1, "block_size": 4}, np.int8), ((3, 10), {"axis": 0, "block_size": 2}, np.int8),
+     ((2, 10), {"axis": 0, "block_size": 5}, np.int8)],
 )  # fmt: skip
 def test_reals_are_those_of_onnx_runtime(scales: tuple[int, ...], attributes: dict[str, int], kind: type):
     rng = np.random.default_rng(0)
@@ -72,3 +73,15 @@ def test_reals_are_those_of_onnx_runtime(scales: tuple[int, ...], attributes: di
     one, other = (ort.InferenceSession(each.SerializeToString()).run(None, feed)[0]
                   for each in (proto, ir.to_proto(model)))  # fmt: skip
     np.testing.assert_array_equal(one, other)
+
+
+def test_floats_of_eight_bits_stay():
+    held = {"q": helper.make_tensor("q", TensorProto.FLOAT8E4M3FN, [2], [0.5, 1.75]),
+            "s": helper.make_tensor("s", TensorProto.FLOAT, [], [1.0])}  # fmt: skip
+    nodes = [helper.make_node("DequantizeLinear", list(held), ["w"]), helper.make_node("Mul", ["x", "w"], ["y"])]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy"]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], list(held.values()))
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    model = ir.from_proto(onnx.shape_inference.infer_shapes(proto))
+    weights_as_reals(model)
+    assert [node.op_type for node in model.graph] == ["DequantizeLinear", "Mul"]

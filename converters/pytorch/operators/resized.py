@@ -59,14 +59,22 @@ def rounds_otherwise(node: Any) -> bool:
     if not all(isinstance(each, int) for each in (*lengths, *sizes)):
         return False
     given = [None] * len(sizes) if size is not None or factors is None else factors
-    return any(_are_others(*each) for each in zip(lengths, sizes, given, strict=True))
+    return _take_others(lengths, sizes, given)
 
 
-def nearest(x: Tensor, size: Sequence[int] | None, factors: Sequence[float] | None) -> Tensor:
+def nearest(x: Tensor, size: Sequence[int] | None, factors: Sequence[float] | None) -> Any:
     """``aten::upsample_nearest*.vec`` of known sizes, the elements of each axis looked up."""
-    for axis, length in enumerate(x.shape[2:]):
-        factor = None if size is not None or factors is None else factors[axis]
-        count = math.floor(float(length) * factor) if factor is not None else int((size or ())[axis])
+    lengths = list(x.shape[2:])
+    given = [None] * len(lengths) if size is not None or factors is None else list(factors)
+    if not all(isinstance(each, int) for each in (*lengths, *(size or ()))):
+        return NotImplemented
+    counts = [
+        math.floor(length * factor) if factor is not None else (size or lengths)[axis]
+        for axis, (length, factor) in enumerate(zip(lengths, given, strict=True))
+    ]
+    if not _take_others(lengths, counts, given):
+        return NotImplemented
+    for axis, (length, count, factor) in enumerate(zip(lengths, counts, given, strict=True)):
         if count == length:
             continue
         places = (torch.arange(count, dtype=torch.float32) * _step(length, count, factor)).floor().to(torch.int64)
@@ -74,8 +82,14 @@ def nearest(x: Tensor, size: Sequence[int] | None, factors: Sequence[float] | No
     return x
 
 
+def _take_others(lengths: Sequence[int], counts: Sequence[int], factors: Sequence[float | None]) -> bool:
+    return any(_are_others(*each) for each in zip(lengths, counts, factors, strict=True))
+
+
 def _step(length: int, count: int, factor: float | None) -> float:
-    """Elements from one taken to the next: ``compute_scales_value`` of UpSample.h, in float32."""
+    """Elements from one taken to the next: ``nearest_idx`` and ``compute_scales_value`` of UpSample.h, in float32."""
+    if count in (length, 2 * length):
+        return length / count
     return float(np.float32(1.0 / factor) if factor is not None else np.float32(length) / np.float32(count))
 
 

@@ -72,8 +72,10 @@ def scattered(base: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *
         base = base.scatter(dim, index, _neutral(reduce, base.dtype))
     if reduce != "mean":
         return torch.scatter_reduce(base, dim, index, fitting, reduce, include_self=True)
-    own = torch.ones_like(base) if include_self else torch.ones_like(base).scatter(dim, index, 0.0)
-    return base.scatter_add(dim, index, fitting) / own.scatter_add(dim, index, torch.ones_like(fitting))
+    own = torch.ones_like(base) if include_self else torch.ones_like(base).scatter(dim, index, 0)
+    rounded = None if base.is_floating_point() else "floor"
+    total, count = base.scatter_add(dim, index, fitting), own.scatter_add(dim, index, torch.ones_like(fitting))
+    return torch.div(total, count, rounding_mode=rounded)
 
 
 def index_reduced(

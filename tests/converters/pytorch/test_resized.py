@@ -69,3 +69,19 @@ def test_what_runtimes_take(length: int, size: int) -> None:
     (node,) = (node for node in program.graph.nodes if node.target in NEAREST)
     resize = by_runtime(length, size)
     assert rounds_otherwise(node) == (not np.array_equal(resize, nn.Upsample(size)(x).numpy().ravel()))
+
+
+def test_what_rounds_alike_or_has_free_sizes_stays_beside_what_does_not(tmp_path: Path) -> None:
+    class Both(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            up = nn.functional.interpolate
+            return up(x, 24), up(x, scale_factor=2.0), up(y, scale_factor=0.5)
+
+    x, y, free = torch.randn(1, 2, 80), torch.randn(1, 2, 12), torch.export.Dim("length", min=4, max=64)
+    program = torch.export.export(Both(), (x, y), dynamic_shapes=(None, {2: free}))
+    write_program(program, ["x", "y"], ["a", "b", "c"], str(tmp_path / "model.onnx"))
+    session = ort.InferenceSession(str(tmp_path / "model.onnx"))
+    y = torch.randn(1, 2, 20)
+    got = session.run(None, {"x": x.numpy(), "y": y.numpy()})
+    for ours, theirs in zip(got, Both()(x, y), strict=True):
+        np.testing.assert_array_equal(ours, theirs.numpy())
