@@ -147,7 +147,7 @@ class Nearest(Resize):  # type: ignore[misc]  # tf2onnx has no types
     """tf2onnx's form for whole factors, else the rows and columns that TensorFlow's kernel takes.
 
     Others come to their places by a product in TensorFlow and by a quotient in ONNX Runtime, which float32 rounds to
-    neighbours: of 80 rows, 24 take other ones.  And factors could make other sizes, as for bilinear.
+    neighbours (where 80 rows become 24, say).  And factors could make other sizes, as for bilinear.
     """
 
     @classmethod

@@ -58,7 +58,8 @@ class OnnxRunner:
         self._options: ort.SessionOptions | None = None
         self._reference: Evaluator | None = None
         self._stop: ort.RunOptions | None = None
-        """Of a call that is stopped after some time."""
+        """Of a call that is stopped after ``_seconds``."""
+        self._seconds = 0.0
         self._loops = artifact.path.is_file() and holds(artifact.path, b"Loop")
         self._runtime = f"ONNX Runtime {ort.__version__}"
         self.refusal = ""
@@ -124,7 +125,7 @@ class OnnxRunner:
 
     def run_within(self, feed: Feed, seconds: float) -> Outputs:
         """``run``, stopped after so many seconds."""
-        self._stop = ort.RunOptions()
+        self._stop, self._seconds = ort.RunOptions(), seconds
         timer = Timer(seconds, setattr, (self._stop, "terminate", True))
         timer.start()
         try:
@@ -163,7 +164,8 @@ class OnnxRunner:
         except ERRORS as error:
             if self._stop is not None and self._stop.terminate:
                 raise ToolError(
-                    f"{self._artifact.path.name} does not end in time, as a loop may for what it is given: stopped"
+                    f"{self._artifact.path.name} did not end within {self._seconds:g} s for these inputs: "
+                    "a loop in it may go on for ever"
                 ) from error
             failed = ToolError(f"ONNX Runtime fails on {self._artifact.path.name}: {complaint(error)}")
             if self._optimised or not _lacks_form(error):

@@ -3,7 +3,7 @@
 With aligned corners a factor says the size alone; the exporter hands the factor on, with which ONNX's Resize spreads
 the corners over an unrounded length.  Traced programs take the nearest centre of a pixel in a form of their own.
 The nearest element is that at floor(k · step) in torch and at floor(k / factor) in ONNX Runtime, where float32 rounds
-otherwise: of 80 elements, 24 take the tenth for the fourth in one and the ninth in the other.
+otherwise: where 80 elements become 24, the tenth of them is element 30 in torch and element 29 in ONNX Runtime.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 import pytest
 import torch
@@ -80,6 +81,7 @@ def test_what_rounds_alike_or_has_free_sizes_stays_beside_what_does_not(tmp_path
     x, y, free = torch.randn(1, 2, 80), torch.randn(1, 2, 12), torch.export.Dim("length", min=4, max=64)
     program = torch.export.export(Both(), (x, y), dynamic_shapes=(None, {2: free}))
     write_program(program, ["x", "y"], ["a", "b", "c"], str(tmp_path / "model.onnx"))
+    assert [node.op_type for node in onnx.load(tmp_path / "model.onnx").graph.node].count("Resize") == 2
     session = ort.InferenceSession(str(tmp_path / "model.onnx"))
     y = torch.randn(1, 2, 20)
     got = session.run(None, {"x": x.numpy(), "y": y.numpy()})
