@@ -5,6 +5,7 @@ Imports TensorFlow, therefore only ever imported in a worker process.
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,9 @@ from convertkit.converters.tensorflow import routes
 from convertkit.converters.tensorflow.loading import Loaded, load_graph_def, load_saved_model
 from convertkit.errors import ConvertKitError, SourceError, Unsupported
 from convertkit.workers.process import Reply
+
+_TRACED = "Graph execution error"
+_PLACES = re.compile(r"Graph execution error|Detected at node|<stack traces|\[\[\{\{node |File \"")
 
 _RUN_ERRORS = (tf.errors.OpError, ValueError, TypeError, RuntimeError, KeyError)
 
@@ -51,11 +55,11 @@ class TensorFlowService:
         """
         loaded, to = self._opened(), Path(params["to"])
         try:
-            self._translated = routes.translated(loaded)
+            self._translated = self._translated or routes.translated(loaded)
             to.parent.mkdir()
             routes.ROUTES[0].convert(self._job({**params, "made_by": ""}, arrays))
-        except SourceError:  # the model itself fails on the feed, which the conversion tells of
-            return Reply("")
+        except SourceError:  # the model itself fails on the feed
+            raise
         except ConvertKitError as error:
             return Reply(str(error).splitlines()[0])
         finally:
@@ -130,9 +134,10 @@ class TensorFlowService:
 
 
 def sentence(error: Exception) -> str:
-    """The first line of a TensorFlow message."""
+    """The reason in a TensorFlow message: behind the traces, before the place, where it has them."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:300] if lines else type(error).__name__
+    behind = [line for line in lines if not _PLACES.match(line)] if lines and lines[0].startswith(_TRACED) else lines
+    return (behind or lines)[0][:300] if lines else type(error).__name__
 
 
 def _told(refusals: Sequence[tuple[routes.Route, ConvertKitError]]) -> list[str]:

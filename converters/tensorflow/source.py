@@ -9,13 +9,12 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
-import numpy as np
-
-from convertkit.artifact import Array, Artifact, TensorSpec, sha256_of
+from convertkit.artifact import Artifact, TensorSpec, sha256_of
 from convertkit.converters.tensorflow import safety
 from convertkit.converters.tensorflow.graph import SavedModel, Signature, read_graph_def, read_saved_model
 from convertkit.converters.tensorflow.halves import tolerance_of
-from convertkit.errors import MissingFramework, Unsupported, UsageError
+from convertkit.converters.tensorflow.trials import asked
+from convertkit.errors import MissingFramework, SourceError, Unsupported, UsageError
 from convertkit.onnx.inputs import with_input_options
 from convertkit.onnx.load import load_model
 from convertkit.onnx.specs import interface
@@ -29,9 +28,6 @@ _ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
 DEFAULT = "serving_default"
 BATCH = "batch"
 """What a dynamic leading dimension is called."""
-_ROUTE_FEEDS = 2
-_ROUTE_SEED = 20_011
-"""Feeds that choose the route differ from those that prove it."""
 
 
 def open_saved_model(
@@ -136,8 +132,11 @@ class TensorFlowSource:
         """Why tf2onnx's route with its dynamic batch is not taken; empty where it is."""
         if "tried" not in params:
             return ""
-        asked, feeds = _trial([_sized(spec, self._static) for spec in specs])
-        return str(self._worker.call("needs_sizes", {**asked, "to": params["tried"]}, feeds).value)
+        given = [_sized(spec, self._static) for spec in specs]
+        try:
+            return str(asked(self._worker, "needs_sizes", given, {"to": params["tried"]}))
+        except SourceError:  # of which the conversion tells
+            return ""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -183,8 +182,8 @@ class TensorFlowStage:
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         path = workdir / "model.onnx"
         made_by = f"{self.name} {self.version}"
-        asked, feeds = _trial([_sized(spec, self._static) for spec in source.inputs])
-        reply = self._worker.call("convert", {**asked, "to": str(path), "made_by": made_by}, feeds).value
+        given = [_sized(spec, self._static) for spec in source.inputs]
+        reply = asked(self._worker, "convert", given, {"to": str(path), "made_by": made_by})
         self._route = reply["route"]
         self._notes += [f"route {self._route}; not taken: {reason}" for reason in reply["refused"]]
         if reply["near"]:
@@ -193,13 +192,6 @@ class TensorFlowStage:
         self.tolerance = tolerance_of(model)
         inputs, outputs = interface(model)
         return Artifact(path, "onnx", inputs, outputs, sha256_of(path), made_by)
-
-
-def _trial(specs: Sequence[TensorSpec]) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Shapes and the number of feeds that routes are held against, and the feeds under ``<index>/<input>``."""
-    rng = np.random.default_rng(_ROUTE_SEED)
-    feeds = {f"{i}/{spec.name}": _random(spec, rng) for i in range(_ROUTE_FEEDS) for spec in specs}
-    return {"shapes": {spec.name: list(spec.shape) for spec in specs}, "feeds": _ROUTE_FEEDS}, feeds
 
 
 def _is_batch_open(specs: Sequence[TensorSpec], static: Mapping[str, int]) -> bool:
@@ -213,16 +205,6 @@ def _of_one(spec: TensorSpec) -> TensorSpec:
 
 def _sized(spec: TensorSpec, sizes: Mapping[str, int]) -> TensorSpec:
     return replace(spec, shape=tuple(sizes.get(dim, dim) if isinstance(dim, str) else dim for dim in spec.shape))
-
-
-def _random(spec: TensorSpec, rng: np.random.Generator) -> Array:
-    """A small value for choosing a route; dynamic dimensions get the size 2."""
-    shape = [size if isinstance(size, int) else 2 for size in spec.shape]
-    kind = np.dtype(spec.dtype)
-    low, high = spec.value_range or (0.0, 1.0 if kind.kind == "f" else 2.0)
-    if kind.kind == "f":
-        return (low + (high - low) * rng.random(shape)).astype(kind)
-    return rng.integers(int(low), max(int(high), int(low) + 1), shape).astype(kind)
 
 
 def _sizes(shape: Sequence[int | str]) -> list[int | None]:
