@@ -43,12 +43,12 @@ def asked(worker: Worker, method: str, specs: Sequence[TensorSpec], more: Mappin
             return worker.call(method, {**trial.params, **more}, dict(trial.feeds)).value
         except SourceError as error:
             refused.append((error, trial))
-    error, trial = refused[0]
+    first, trial = refused[0]
     if not trial.sizes[0]:
-        raise error
+        raise first
     flags = " ".join(f"--static {name}=SIZE" for name in trial.sizes[0])
     told = "; ".join(", ".join(f"{name}={size}" for name, size in each.sizes[0].items()) for _, each in refused)
-    raise SourceError(f"{error}\n  it was run with {told}\n  try   {flags}, with sizes that the model takes") from error
+    raise SourceError(f"{first}\n  it was run with {told}\n  try   {flags}, with sizes that the model takes") from first
 
 
 def _trials(specs: Sequence[TensorSpec]) -> Iterator[Trial]:
