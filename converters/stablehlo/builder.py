@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import onnx_ir as ir
 
+from convertkit.converters.stablehlo.at_sizes import AtSizes
 from convertkit.converters.stablehlo.reductions import Reductions
 from convertkit.converters.stablehlo.sizes import Number
 from convertkit.converters.stablehlo.tensor import Complex, Operand, Tensor
@@ -25,10 +26,12 @@ class Turn:
 class Regions(Protocol):
     """Interprets MLIR blocks for handlers of operators with regions.
 
-    ``turns`` has the counters of the loops at hand that run as often as a dynamic axis is long.
+    ``turns`` has the counters of the loops at hand that run as often as a dynamic axis is long, ``at_sizes`` what the
+    function computes of the sizes of its inputs.
     """
 
     turns: dict[Any, Turn]
+    at_sizes: AtSizes
 
     def collects(self, loop: Any) -> bool:
         """Whether a loop may collect rows of a dynamic size, which recognition of recurrent cells needs."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from convertkit.converters.stablehlo.at_sizes import AtSizes
 from convertkit.converters.stablehlo.builder import Builder, Turn
 from convertkit.converters.stablehlo.mlir import is_complex, location, noted, text
 from convertkit.converters.stablehlo.quantization import QUANTIZED_WAY_OUT, quantization_of
@@ -27,6 +28,7 @@ class Interpreter:
         self, handlers: Handlers, functions: Mapping[str, Any], buffered: Collection[Any] | None = None
     ) -> None:
         self.turns: dict[Any, Turn] = {}
+        self.at_sizes = AtSizes()
         self._buffered = buffered
         self._handlers = handlers
         self._functions = functions

@@ -25,7 +25,7 @@ _ELEMENTWISE = frozenset(
 )
 """Operators whose result has the shape of an operand of the same rank."""
 
-_SIZED = frozenset(("dynamic_broadcast_in_dim", "dynamic_reshape", "dynamic_iota"))
+SIZED = frozenset(("dynamic_broadcast_in_dim", "dynamic_reshape", "dynamic_iota"))
 """Operators whose last operand is the shape of the result."""
 
 
@@ -58,7 +58,7 @@ def size_of_axis(value: Any, axis: int, assumed: tuple[Any, ...] = ()) -> Number
             if start is None:
                 return Number(0, value, axis)
             value = start
-        elif name in _SIZED:
+        elif name in SIZED:
             sizes = numbers(list(owner.operands)[-1], assumed)
             return Number(0, value, axis) if sizes is None else sizes[axis]
         elif name == "transpose":

@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 from jaxlib.mlir.dialects import stablehlo as hlo
 
+from convertkit.converters.stablehlo.at_sizes import convolution_window
 from convertkit.converters.stablehlo.builder import Builder
 from convertkit.converters.stablehlo.layout import int64s
 from convertkit.converters.stablehlo.mlir import bools, dtype_of, integer, ints, shape_of
@@ -46,6 +47,8 @@ class Convolution:
     groups: int
     batch_groups: int
     reversal: tuple[bool, ...]
+    is_same: bool = False
+    """Whether padding is ONNX's SAME_UPPER, which ``low`` and ``high`` do not say."""
 
 
 @convolutions.translates
@@ -55,9 +58,13 @@ def convolution(b: Builder, op: hlo.ConvolutionOp, x: Tensor, kernel: Tensor) ->
 
 @convolutions.translates
 def dynamic_conv(b: Builder, op: hlo.DynamicConvOp, x: Tensor, kernel: Tensor, amounts: Tensor) -> Tensor:
-    """Padding (axis, side) that depends on dynamic sizes is carried out in front."""
+    """Padding (axis, side) that depends on dynamic sizes is a rule of ONNX, or carried out in front."""
     numbers = hlo.ConvDimensionNumbers(op.dimension_numbers)
     spatial = list(numbers.input_spatial_dimensions)
+    value, _, padding = op.operation.operands
+    window = convolution_window(op.operation) if x.dtype in (F32, F16, BF16) else None
+    if window is not None and b.regions.at_sizes.is_same(value, spatial, padding, window):
+        return _convolved(b, op, x, kernel, is_spread=True, is_same=True)
     between = [0] * x.rank
     for axis, spread in zip(spatial, ints(op.lhs_dilation, (1,) * len(spatial)), strict=True):
         between[axis] = spread - 1
@@ -73,7 +80,7 @@ def complex_convolution(b: Builder, op: hlo.ConvolutionOp, x: Operand, kernel: O
     return pairwise(b, x, kernel, lambda p, q: _convolved(b, op, p, q))
 
 
-def _attributes(op: hlo.ConvolutionOp | hlo.DynamicConvOp, rank: int, *, is_spread: bool) -> Convolution:
+def _attributes(op: hlo.ConvolutionOp | hlo.DynamicConvOp, rank: int, *, is_spread: bool, is_same: bool) -> Convolution:
     ones = (1,) * rank
     zeros = (0,) * (2 * rank)
     padding = zeros if is_spread else ints(op.padding, zeros)
@@ -86,19 +93,26 @@ def _attributes(op: hlo.ConvolutionOp | hlo.DynamicConvOp, rank: int, *, is_spre
         integer(op.feature_group_count),
         integer(op.batch_group_count),
         bools(op.window_reversal, (False,) * rank),
+        is_same,
     )
 
 
 def _convolved(
-    b: Builder, op: hlo.ConvolutionOp | hlo.DynamicConvOp, x: Tensor, kernel: Tensor, *, is_spread: bool = False
+    b: Builder,
+    op: hlo.ConvolutionOp | hlo.DynamicConvOp,
+    x: Tensor,
+    kernel: Tensor,
+    *,
+    is_spread: bool = False,
+    is_same: bool = False,
 ) -> Tensor:
-    """``is_spread``: dilation and padding of the input have been carried out."""
+    """``is_spread``: dilation and padding of the input have been carried out, or ``is_same`` says the latter."""
     shape = shape_of(op.result.type)
     if None not in shape and 0 in (*shape, *x.shape, *kernel.shape):
         # Nothing comes out, or sums of nothing; Conv refuses a kernel that is larger than its input.
         return splat(0, shape, dtype_of(op.result.type))
     numbers = hlo.ConvDimensionNumbers(op.dimension_numbers)
-    how = _attributes(op, len(numbers.input_spatial_dimensions), is_spread=is_spread)
+    how = _attributes(op, len(numbers.input_spatial_dimensions), is_spread=is_spread, is_same=is_same)
     x = b.transpose(
         x, [numbers.input_batch_dimension, numbers.input_feature_dimension, *numbers.input_spatial_dimensions]
     )
@@ -162,16 +176,20 @@ def _output(x: Shape, kernel: Shape, how: Convolution) -> Shape:
         if size is None:
             sizes.append(None)
             continue
+        if how.is_same:
+            sizes.append(-(-size // how.strides[axis]))
+            continue
         whole = (size - 1) * how.spread[axis] + 1 + how.low[axis] + how.high[axis]
         sizes.append(max(0, (whole - reach) // how.strides[axis] + 1))
     return tuple(sizes)
 
 
 def _direct(b: Builder, x: Tensor, how: Convolution, kernel: Tensor) -> Tensor:
+    padding: dict[str, Attribute] = {"auto_pad": "SAME_UPPER"} if how.is_same else {"pads": [*how.low, *how.high]}
     attributes: dict[str, Attribute] = {
         "strides": how.strides,
         "dilations": how.dilations,
-        "pads": [*how.low, *how.high],
+        **padding,
         "group": how.groups,
         "kernel_shape": [size or 0 for size in kernel.shape[2:]],
     }

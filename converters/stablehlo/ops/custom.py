@@ -9,9 +9,9 @@ from jaxlib.mlir.dialects import stablehlo as hlo
 from convertkit.converters.stablehlo.builder import Builder
 from convertkit.converters.stablehlo.mlir import integer, shape_of, text
 from convertkit.converters.stablehlo.module import AS_NUMBERS
+from convertkit.converters.stablehlo.ops.dynamic_window import dynamic_reduce_window
 from convertkit.converters.stablehlo.ops.lapack import ROUTINES
 from convertkit.converters.stablehlo.ops.orthogonal import ROUTINES as ORTHOGONAL
-from convertkit.converters.stablehlo.ops.window import dynamic_reduce_window
 from convertkit.converters.stablehlo.registry import Handlers
 from convertkit.converters.stablehlo.tensor import I32, Operand, Tensor
 from convertkit.errors import Unsupported

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from jaxlib.mlir.dialects import stablehlo as hlo
 
 from convertkit.converters.stablehlo.builder import Builder
-from convertkit.converters.stablehlo.mlir import ints, text
+from convertkit.converters.stablehlo.mlir import ints
 from convertkit.converters.stablehlo.ops.movement import padded
 from convertkit.converters.stablehlo.ops.reduce import SEQUENTIAL, combined, has_reduction, identity, sequential, tree
 from convertkit.converters.stablehlo.ops.regions import expressions, reducer_of
 from convertkit.converters.stablehlo.reductions import Reducer
 from convertkit.converters.stablehlo.registry import Handlers
-from convertkit.converters.stablehlo.sizes import Number, equal, numbers, size_of_axis
 from convertkit.converters.stablehlo.tape import Attribute
 from convertkit.converters.stablehlo.tensor import (
     BF16,
@@ -56,6 +55,8 @@ class Window:
     dilation: tuple[int, ...]
     low: tuple[int, ...]
     high: tuple[int, ...]
+    is_same: bool = False
+    """Whether padding is ONNX's SAME_UPPER, which ``low`` and ``high`` do not say."""
 
     @property
     def axes(self) -> tuple[int, ...]:
@@ -106,40 +107,6 @@ def complex_reduce_window(b: Builder, op: hlo.ReduceWindowOp, *operands: Operand
     return _any_reducer(b, block, operands[:half], operands[half:], window)
 
 
-def dynamic_reduce_window(b: Builder, op: hlo.CustomCallOp, *operands: Tensor) -> tuple[Operand, ...]:
-    """A window whose size only the running model knows: the cumulative sum along a dynamic axis."""
-    count = (len(operands) - _WINDOW_NUMBERS) // 2
-    place = _cumulated(op.operation, count)
-    (called,) = op.called_computations
-    kind = reducer_of(b.regions.function(text(called)))
-    x, start = operands[0], operands[count]
-    if place is None or count != 1 or kind != "add" or x.dtype in (BOOL, F16, BF16):
-        raise Unsupported(
-            "a window whose size is known only at run time, and which is not a cumulative sum of integers or float32; "
-            "export the program with that axis fixed"
-        )
-    axis, backward = place
-    summed = b.op("CumSum", [x, constant(np.array(axis, np.int64))], x.shape, x.dtype, {"reverse": int(backward)})
-    return (summed if start.scalar == 0 else b.add(summed, start),)
-
-
-_WINDOW_NUMBERS = 5
-"""Operands behind the inputs and starts: size, strides, base dilations, window dilations, padding."""
-
-
-def _cumulated(op: Any, count: int) -> tuple[int, bool] | None:
-    """The axis along which windows reach from each element to the first (or back from the last: True)."""
-    size, *steps, padding = (numbers(each) for each in list(op.operands)[2 * count :])
-    if size is None or padding is None or any(step is None or set(step) != {Number(1)} for step in steps):
-        return None
-    pads = list(zip(padding[::2], padding[1::2], strict=True))
-    axes = [axis for axis, pair in enumerate(zip(size, pads, strict=True)) if pair != (Number(1), (Number(0),) * 2)]
-    if len(axes) != 1 or not equal(size[axes[0]], size_of_axis(op.operands[0], axes[0]), op.block):
-        return None
-    before, reach = Number(0), replace(size[axes[0]], offset=size[axes[0]].offset - 1)
-    return (axes[0], pads[axes[0]] == (before, reach)) if before in pads[axes[0]] and reach in pads[axes[0]] else None
-
-
 def windowed(b: Builder, kind: Reducer, x: Tensor, start: Tensor, window: Window) -> Tensor:
     """A window reduction with an ONNX reducer; the start value joins every window once."""
     if x.dtype in (F16, BF16) and kind in ("add", "multiply") and math.prod(window.size) <= SEQUENTIAL:
@@ -149,7 +116,7 @@ def windowed(b: Builder, kind: Reducer, x: Tensor, start: Tensor, window: Window
         return _counted(x, window)
     scanned = _scan(b, kind, x, window)
     if scanned is None and start.scalar == identity(kind, x):
-        scanned = _pool(b, kind, x, window)
+        scanned = pool(b, kind, x, window)
     if scanned is None:
         scanned = _by_axes(b, kind, x, window)
     return scanned if start.scalar == identity(kind, x) else combined(b, kind, scanned, start)
@@ -199,8 +166,11 @@ def _doubling(b: Builder, kind: Reducer, x: Tensor, axis: int, size: int, backwa
     return x
 
 
-def _pool(b: Builder, kind: Reducer, x: Tensor, window: Window) -> Tensor | None:
-    """MaxPool or AveragePool over up to three axes of a float tensor."""
+def pool(b: Builder, kind: Reducer, x: Tensor, window: Window, *, is_mean: bool = False) -> Tensor | None:
+    """MaxPool or AveragePool over up to three axes of a float tensor.
+
+    Of ``add`` the sum, or the mean of the elements that lie in the operand.
+    """
     axes = window.axes
     undilated = all(window.base_dilation[axis] == 1 for axis in axes) and min((*window.low, *window.high)) >= 0
     averages = kind == "add" and all(window.dilation[axis] == 1 for axis in axes)
@@ -213,20 +183,22 @@ def _pool(b: Builder, kind: Reducer, x: Tensor, window: Window) -> Tensor | None
     rest = [axis for axis in range(x.rank) if axis not in axes]
     moved = b.transpose(x, [*rest, *axes])
     spatial = tuple(_output_size(x.shape[axis], window, axis) for axis in axes)
-    attributes: dict[str, Sequence[int]] = {
-        "kernel_shape": [window.size[axis] for axis in axes],
+    kernel = [window.size[axis] for axis in axes]
+    pads = [each[axis] for each in (window.low, window.high) for axis in axes]
+    attributes: dict[str, Attribute] = {
+        "kernel_shape": kernel,
         "strides": [window.stride[axis] for axis in axes],
-        "pads": [*(window.low[axis] for axis in axes), *(window.high[axis] for axis in axes)],
+        **({"auto_pad": "SAME_UPPER"} if window.is_same else {"pads": pads}),
     }
     images = _as_images(b, moved, len(rest))
     if kind == "maximum":
         attributes["dilations"] = [window.dilation[axis] for axis in axes]
         pooled = b.op("MaxPool", [images], (*images.shape[:2], *spatial), x.dtype, attributes)
     else:
-        count = math.prod(attributes["kernel_shape"])
-        mean: dict[str, Attribute] = {**attributes, "count_include_pad": 1}
+        count = math.prod(kernel)
+        mean: dict[str, Attribute] = {**attributes, "count_include_pad": int(not is_mean)}
         pooled = b.op("AveragePool", [images], (*images.shape[:2], *spatial), x.dtype, mean)
-        pooled = b.mul(pooled, float(count))
+        pooled = pooled if is_mean else b.mul(pooled, float(count))
     sizes = b.sizes([*(b.size(x, axis) for axis in rest), *(size if size is not None else -1 for size in spatial)])
     outer = tuple(x.shape[axis] for axis in rest)
     back = pooled if len(rest) == 2 else b.reshape(pooled, (*outer, *spatial), sizes)
@@ -236,6 +208,8 @@ def _pool(b: Builder, kind: Reducer, x: Tensor, window: Window) -> Tensor | None
 def _output_size(size: int | None, window: Window, axis: int) -> int | None:
     if size is None:
         return None
+    if window.is_same:
+        return -(-size // window.stride[axis])
     reach = (window.size[axis] - 1) * window.dilation[axis] + 1
     whole = max(0, (size - 1) * window.base_dilation[axis] + 1) + window.low[axis] + window.high[axis]
     return max(0, (whole - reach) // window.stride[axis] + 1)

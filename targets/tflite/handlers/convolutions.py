@@ -17,7 +17,7 @@ from convertkit.targets.tflite.builder.core import static
 from convertkit.targets.tflite.handlers.apart import apart
 from convertkit.targets.tflite.handlers.depthwise import is_wide, wide_depthwise
 from convertkit.targets.tflite.handlers.rows import conv_rows, outputs_together
-from convertkit.targets.tflite.handlers.window import own_padding, window
+from convertkit.targets.tflite.handlers.window import own_padding, pads_at_run_time, window
 from convertkit.targets.tflite.tensor import QuantParams, Tensor
 
 convolutions = Registry()
@@ -43,14 +43,15 @@ def conv(
         raise Unsupported(f"a convolution over {x.rank - 2} spatial axes: TFLite has 1 to 3")
     if x.rank == 3:
         return _as_image(b, x, w, bias, auto_pad, dilations, group, pads, strides)
-    win = window(x.shape[1:-1], w.shape[2:], strides, dilations, pads, auto_pad)
+    is_same = pads_at_run_time(x.shape[1:-1], strides, auto_pad)
+    win = window(x.shape[1:-1], w.shape[2:], strides, dilations, pads, "VALID" if is_same else auto_pad)
     bias = kernel_bias(b, x, w, bias)
     if x.rank == 5:
-        return _volume(b, x, w, bias, win, group)
+        return _volume(b, x, w, bias, win, group, is_same)
     outputs = outputs_together(b, x, w, bias, win) if group == 1 else 0
     if outputs and bias is not None:
         return conv_rows(b, x, w, bias, win, outputs)
-    padding = own_padding(win, x.shape[1:-1])
+    padding = "SAME" if is_same else own_padding(win, x.shape[1:-1])
     if padding is None:
         x = b.pad(x, ((0, 0), *win.pads, (0, 0)))
         padding = "VALID"
@@ -90,9 +91,9 @@ def _as_image(
     return b.squeeze(image, (1,))
 
 
-def _volume(b: Builder, x: Tensor, w: Tensor, bias: Tensor | None, win: Window, group: int) -> Tensor:
+def _volume(b: Builder, x: Tensor, w: Tensor, bias: Tensor | None, win: Window, group: int, is_same: bool) -> Tensor:
     """CONV_3D, once for each group: the kernel knows none."""
-    padding = own_padding(win, x.shape[1:-1])
+    padding = "SAME" if is_same else own_padding(win, x.shape[1:-1])
     if padding is None:
         x = b.pad(x, ((0, 0), *win.pads, (0, 0)))
         padding = "VALID"

@@ -9,7 +9,7 @@ from convertkit.targets.forms.windows import Window
 from convertkit.targets.tflite.annotations import NHWC
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import float_only
-from convertkit.targets.tflite.handlers.window import covered, grown, is_padded, own_padding, window
+from convertkit.targets.tflite.handlers.window import covered, grown, is_padded, own_padding, pads_at_run_time, window
 from convertkit.targets.tflite.handlers.windows import averaged, largest, largest_with_places
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 
@@ -30,11 +30,13 @@ def max_pool(
     strides: tuple[int, ...] | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """MAX_POOL_2D; other pads than SAME are written as the lowest value in front."""
-    win = window(x.shape[1:-1], kernel_shape, strides, dilations, pads, auto_pad)
+    is_plain = x.rank <= 4 and len(b.results) == 1 and set(dilations or (1,)) == {1}
+    is_same = is_plain and pads_at_run_time(x.shape[1:-1], strides, auto_pad)
+    win = window(x.shape[1:-1], kernel_shape, strides, dilations, pads, "VALID" if is_same else auto_pad)
     if len(b.results) > 1:
         win = grown(win, x.shape[1:-1]) if ceil_mode else win
         return largest_with_places(b, x, win, column_major=bool(storage_order))
-    win = covered(win, x.shape[1:-1]) if ceil_mode else win
+    win = covered(win, x.shape[1:-1]) if ceil_mode and not is_same else win
     if x.rank > 4 or any(step != 1 for step in win.dilations):
         return largest(b, x, win)
     if x.rank == 3:
@@ -45,7 +47,7 @@ def max_pool(
         )  # fmt: skip
         assert isinstance(image, Tensor)  # a pair only where indices are asked for
         return b.squeeze(image, (1,))
-    padding = own_padding(win, x.shape[1:-1])
+    padding = "SAME" if is_same else own_padding(win, x.shape[1:-1])
     if padding is None:
         x = b.pad(x, ((0, 0), *win.pads, (0, 0)), _lowest(b, x))
         padding = "VALID"
@@ -66,7 +68,9 @@ def average_pool(
     strides: tuple[int, ...] | None = None,
 ) -> Tensor:
     """AVERAGE_POOL_2D where the kernel counts as ONNX does; a window over the whole image is a MEAN."""
-    win = window(x.shape[1:-1], kernel_shape, strides, dilations, pads, auto_pad)
+    is_plain = x.rank <= 4 and not count_include_pad and set(dilations or (1,)) == {1}
+    is_same = is_plain and pads_at_run_time(x.shape[1:-1], strides, auto_pad)
+    win = window(x.shape[1:-1], kernel_shape, strides, dilations, pads, "VALID" if is_same else auto_pad)
     if x.rank > 4 or any(step != 1 for step in win.dilations):
         counted = win.pads if count_include_pad else ((0, 0),) * len(win.pads)
         return averaged(b, x, grown(win, x.shape[1:-1]) if ceil_mode else win, counted)
@@ -78,10 +82,10 @@ def average_pool(
         )  # fmt: skip
         return b.squeeze(image, (1,))
     counts_pads = bool(count_include_pad) and is_padded(win)
-    stated, win = win, grown(win, x.shape[1:-1]) if ceil_mode else win
+    stated, win = win, grown(win, x.shape[1:-1]) if ceil_mode and not is_same else win
     if win.kernel == x.shape[1:-1] and not is_padded(win) and not x.is_quantized:
         return b.mean(x, (1, 2), keep_dims=True)
-    padding = own_padding(win, x.shape[1:-1])
+    padding = "SAME" if is_same else own_padding(win, x.shape[1:-1])
     if padding == "VALID" or (padding == "SAME" and not counts_pads):
         return b.average_pool_2d(x, window=_two(win.kernel), strides=_two(win.strides), padding=padding)
     y = b.pad(x, ((0, 0), *win.pads, (0, 0)))

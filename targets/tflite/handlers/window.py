@@ -34,6 +34,17 @@ def is_padded(win: Window) -> bool:
     return any(before or after for before, after in win.pads)
 
 
+def pads_at_run_time(sizes: tuple[int, ...], strides: tuple[int, ...] | None, auto_pad: str) -> bool:
+    """Whether the window's padding depends on dynamic sizes, and TFLite's padding SAME is that padding.
+
+    Such a window is asked for without padding, and its operator with SAME: the kernels compute it for each call.
+    Source: ONNX operators, Conv-11, SAME_UPPER; tensorflow/lite/kernels/padding.h, ``ComputePaddingHeightWidth``.
+    """
+    return auto_pad == "SAME_UPPER" and any(
+        size == DYNAMIC and stride != 1 for size, stride in zip(sizes, strides or (), strict=False)
+    )
+
+
 def own_padding(win: Window, sizes: tuple[int, ...]) -> Padding | None:
     """The padding scheme that TFLite's kernels compute themselves and that equals the window's, if one does."""
     if not is_padded(win):

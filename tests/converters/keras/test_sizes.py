@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import convertkit
 from tests.command_line import here
 from tests.installed import needs
 
@@ -37,6 +38,33 @@ def test_a_net_that_joins_what_it_doubles(target: str, tmp_path: Path) -> None:
     assert manifest["artifact"]["inputs"][0]["shape"] == ["batch", "x_1", "x_2", 3]
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert any("multiples of 4" in str(note) for note in report["notes"])
+
+
+_HALVES = """
+import keras, sys
+from keras import layers
+x = inputs = keras.Input((None, None, 3), name="x")
+x = layers.Conv2D(6, 3, 2, padding="same", activation="relu")(x)
+x = layers.DepthwiseConv2D(3, 2, padding="same")(x)
+x = layers.MaxPooling2D(3, 2, padding="same")(x)
+x = layers.AveragePooling2D(2, padding="same")(x)
+keras.Model(inputs, layers.Conv2D(4, 1)(x)).save(sys.argv[1])
+"""
+
+
+def test_a_net_that_halves_images_of_any_size(tmp_path: Path) -> None:
+    pytest.importorskip("ai_edge_litert")
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    path = tmp_path / "halves.keras"
+    subprocess.run([sys.executable, "-c", _HALVES, str(path)], check=True, capture_output=True)
+    made = convertkit.export(path, target="tflite", output=tmp_path / "out")
+    assert made.artifact.inputs[0].shape == ("batch", "x_1", "x_2", 3)
+    assert not any("multiples" in note for note in made.notes)
+    plain = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    inside = Interpreter(str(made.path / "model.tflite"), experimental_op_resolver_type=plain)._get_ops_details()
+    wanted = {"CONV_2D", "DEPTHWISE_CONV_2D", "MAX_POOL_2D", "AVERAGE_POOL_2D"}
+    assert {each["op_name"] for each in inside} == wanted
 
 
 _COUNT = """

@@ -35,6 +35,41 @@ def test_same_padding_of_free_sizes():
         np.testing.assert_allclose(got, np.asarray(convolve(x)), atol=1e-5)
 
 
+def halved(x):
+    """A net of images of any size: windows that pad as TensorFlow does, one behind the other."""
+    kernel = np.random.default_rng(0).standard_normal((3, 3, 2, 4)).astype("f")
+    x = jax.lax.conv_general_dilated(x, kernel, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    x = jax.nn.relu(x + np.arange(4, dtype="f"))
+    x = jax.lax.reduce_window(x, -np.inf, jax.lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+    total = jax.lax.reduce_window(x, 0.0, jax.lax.add, (1, 2, 3, 1), (1, 2, 2, 1), "SAME")
+    ones = jax.numpy.ones((1, x.shape[1], x.shape[2], 1), x.dtype)
+    return total / jax.lax.reduce_window(ones, 0.0, jax.lax.add, (1, 2, 3, 1), (1, 2, 2, 1), "SAME")
+
+
+def otherwise(x):
+    """Padding whose odd element goes in front, and a sum that nothing divides."""
+    kernel = np.random.default_rng(0).standard_normal((3, 2, 2, 4)).astype("f")
+    y = jax.lax.conv_general_dilated(x, kernel, (2, 2), "SAME_LOWER", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    return y, jax.lax.reduce_window(x, 0.0, jax.lax.add, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+
+
+@pytest.mark.parametrize(("net", "operators"), [
+    (halved, {"Conv", "Add", "Relu", "MaxPool", "AveragePool", "Transpose"}), (otherwise, None),
+])  # fmt: skip
+def test_windows_of_dynamic_padding(net, operators):
+    n, h, w = export.symbolic_shape("n, h, w")
+    program = export.export(jax.jit(net), platforms=["cpu"])(jax.ShapeDtypeStruct((n, h, w, 2), np.float32))
+    model = canonicalize(to_onnx(program.mlir_module_serialized, dims={(0, 0): "n", (0, 1): "h", (0, 2): "w"}))
+    if operators:
+        assert {node.op_type for node in model.graph} <= operators
+    session = ort.InferenceSession(ir.to_proto(model).SerializeToString())
+    for shape in ((1, 8, 7, 2), (2, 9, 12, 2), (1, 33, 18, 2), (1, 3, 30, 2)):
+        x = np.random.default_rng(1).standard_normal(shape).astype("f")
+        got = session.run(None, {session.get_inputs()[0].name: x})
+        for have, want in zip(got, jax.tree.leaves(net(x))):
+            np.testing.assert_allclose(have, np.asarray(want), atol=1e-5)
+
+
 SPREAD = """
 module {
   func.func public @main(%x: tensor<1x?x2xf32>, %k: tensor<3x2x4xf32>) -> tensor<1x?x4xf32> {

@@ -56,3 +56,51 @@ def test_a_window_inside_of_the_padding_needs_a_size():
     with pytest.raises(Unsupported, match="is dynamic, and this needs it"):
         compiled(f"""{HEAD} (float[n,3,h,8] x) => (float[a,b,c,d] y) {{
             y = MaxPool<kernel_shape=[2,2], strides=[2,2], pads=[0,0,1,1], ceil_mode=1>(x) }}""")
+
+
+SAME = {
+    "conv": 'Conv<auto_pad="SAME_UPPER", strides=[2,2]>(x, w)',
+    "uneven": 'Conv<auto_pad="SAME_UPPER", strides=[1,3]>(x, w)',
+    "depthwise": 'Conv<auto_pad="SAME_UPPER", strides=[2,3], group=3>(x, d)',
+    "maximum": 'MaxPool<auto_pad="SAME_UPPER", kernel_shape=[3,2], strides=[2,2]>(x)',
+    "average": 'AveragePool<auto_pad="SAME_UPPER", kernel_shape=[3,3], strides=[2,1]>(x)',
+}
+
+
+def known(name: str, *shape: int) -> str:
+    """Seeded weights in ONNX's text form."""
+    return f"float[{','.join(map(str, shape))}] {name} = {{{', '.join(map(str, numbers(*shape).ravel()))}}}"
+
+
+SIZES = [(1, 6, 5), (2, 9, 8), (1, 7, 7), (1, 1, 2), (3, 11, 6)]
+
+
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+@pytest.mark.parametrize("call", SAME.values(), ids=SAME)
+def test_strides_that_pad_at_run_time(call: str, layout: str):
+    """As TensorFlow's padding SAME over images of any size: the kernels compute it themselves."""
+    weights = f"{known('w', 4, 3, 3, 2)}, {known('d', 3, 1, 3, 3)}"
+    model = f"{HEAD} (float[n,3,h,w] x) => (float[a,b,c,d] y) <{weights}> {{ y = {call} }}"
+    case = compiled(model, Options(input_layout=layout))
+    assert "PAD" not in case.operators
+    case.agree(*({"x": numbers(n, 3, h, w) - 3} for n, h, w in SIZES))
+
+
+def test_lines_and_volumes_that_pad_at_run_time():
+    lines = compiled(f"""{HEAD} (float[n,3,t] x) => (float[a,b,c] y) <{known("w", 4, 3, 5)}> {{
+        z = Conv<auto_pad="SAME_UPPER", strides=[3]>(x, w)
+        m = MaxPool<auto_pad="SAME_UPPER", kernel_shape=[3], strides=[2]>(z)
+        y = AveragePool<auto_pad="SAME_UPPER", kernel_shape=[2], strides=[2]>(m) }}""")
+    lines.agree(*({"x": numbers(n, 3, t)} for n, t in ((1, 6), (2, 19), (1, 4))))
+    volumes = compiled(f"""{HEAD} (float[n,2,d,h,w] x) => (float[a,b,c,e,f] y) <{known("w", 4, 2, 3, 2, 3)}> {{
+        y = Conv<auto_pad="SAME_UPPER", strides=[2,2,1]>(x, w) }}""")
+    volumes.agree(*({"x": numbers(1, 2, *sizes)} for sizes in ((4, 5, 6), (7, 8, 3))))
+
+
+@pytest.mark.parametrize("call", [
+    "MaxPool<auto_pad=\"SAME_LOWER\", kernel_shape=[3,3], strides=[2,2]>(x)",
+    "AveragePool<auto_pad=\"SAME_UPPER\", kernel_shape=[3,3], strides=[2,2], count_include_pad=1>(x)",
+])  # fmt: skip
+def test_what_the_kernels_do_not_pad_needs_a_size(call: str):
+    with pytest.raises(Unsupported, match="auto_pad with a stride over a dynamic dimension"):
+        compiled(f"{HEAD} (float[n,3,h,w] x) => (float[a,b,c,d] y) {{ y = {call} }}")
