@@ -10,6 +10,7 @@ from typing import Self
 import onnx_ir as ir
 
 from convertkit.artifact import Artifact, sha256_of
+from convertkit.converters.onnx.computed_sizes import free_computed_sizes
 from convertkit.converters.onnx.drawing import refusal_of_chance
 from convertkit.converters.onnx.weight_sizes import sizes_of_weights
 from convertkit.onnx.canonical import canonicalize, freeze_dims, freeze_dims_left
@@ -39,7 +40,7 @@ class OnnxSource:
     concurrent = True
 
     def __init__(self, path: Path, options: ExportOptions) -> None:
-        self._opened: ir.Model | None = load_model(path)
+        self._opened: ir.Model | None = _opened(path)
         self._chance = refusal_of_chance(self._opened)
         self._allowed = options.allow_unverified
         self._runners: list[OnnxRunner] = []
@@ -114,7 +115,7 @@ class CanonicalStage:
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         opened, self._opened = self._opened, None
-        model = opened or load_model(source.path)
+        model = opened or _opened(source.path)
         freeze_dims_left(model, self._weighed)
         if self._sizes:
             freeze_dims(model, self._sizes)
@@ -122,3 +123,9 @@ class CanonicalStage:
         self.tolerance = _INTEGERS if to_qdq(model) else FLOAT32
         state = carried(source, self._sizes, workdir)
         return save_model(model, workdir / "canonical.onnx", f"{self.name} {self.version}", state)
+
+
+def _opened(path: Path) -> ir.Model:
+    model = load_model(path)
+    free_computed_sizes(model)
+    return model
