@@ -25,6 +25,7 @@ from convertkit.errors import SourceError
 PORTABLE = b"ML\xefR"
 _UNREADABLE = (mlir.MLIRError, ValueError, RuntimeError)
 _UNKNOWN = re.compile(r"unregistered operation '([\w.]+)'")
+_DIALECT = re.compile(r"dialect '(\w+)' is unknown")
 _KEPT_CHLO = frozenset({"chlo.erf", "chlo.top_k", "chlo.tan", "chlo.sinh", "chlo.cosh", "chlo.asin", "chlo.acos"})
 _TOP_K = frozenset({"chlo.top_k", "mhlo.topk"})
 AS_NUMBERS = "convertkit.as_numbers"
@@ -84,6 +85,8 @@ def read_module(ctx: Any, source: bytes | str) -> Any:
     except _UNREADABLE as error:
         if foreign := _foreign(source):
             raise SourceError(f"operators that are not StableHLO's: {', '.join(foreign)}") from error
+        if unknown := _DIALECT.search(str(error)):
+            raise SourceError(f"it has operators of the dialect {unknown[1]!r}, which are not StableHLO's") from error
         raise SourceError(
             f"the StableHLO module cannot be read: {_of_newer(source, error) or _complaint(error)}"
         ) from error

@@ -16,6 +16,8 @@ import tensorflow as tf
 from convertkit.artifact import Array
 from convertkit.converters.tensorflow.beginnings import example, numbers_behind, refuse_unfed
 from convertkit.converters.tensorflow.compat import with_constants
+from convertkit.converters.tensorflow.complaints import sentence
+from convertkit.converters.tensorflow.defaults import WITH_DEFAULT
 from convertkit.errors import SourceError, Unsupported, UsageError
 
 Values = Mapping[str, Array]
@@ -68,11 +70,11 @@ def load_saved_model(path: Path, signature: str, tags: Sequence[str], shapes: Sh
     try:
         return _by_tensorflow_2(path, signature, tags, shapes)
     except _LOAD_ERRORS as error:
-        reason = _sentence(error)
+        reason = sentence(error)
     try:
         return _by_tensorflow_1(path, signature, tags)
     except _LOAD_ERRORS as error:
-        raise SourceError(f"{path}: TensorFlow does not load it: {reason}; as TF1: {_sentence(error)}") from error
+        raise SourceError(f"{path}: TensorFlow does not load it: {reason}; as TF1: {sentence(error)}") from error
 
 
 def _by_tensorflow_2(path: Path, key: str, tags: Sequence[str], shapes: Shapes) -> Loaded:
@@ -81,12 +83,13 @@ def _by_tensorflow_2(path: Path, key: str, tags: Sequence[str], shapes: Shapes) 
     specs = function.structured_input_signature[1]
     # Nested structures are flattened in the order of their keys, so that is the order of the graph's placeholders.
     inputs = tuple(_end(name, specs[name], name) for name in sorted(specs))
-    outputs = _outputs(inputs, [(name, x, name) for name, x in sorted(function.structured_outputs.items())])
 
     def call(feed: Values) -> Values:
         assert model is not None, "the variables live as long as the model"
         results = function(**{name: tf.constant(value) for name, value in feed.items()})
         return {name: value.numpy() for name, value in results.items()}
+
+    outputs = _outputs(inputs, [(name, x, name) for name, x in sorted(function.structured_outputs.items())], call)
 
     def freeze() -> Frozen:
         made = with_constants(function)
@@ -118,14 +121,14 @@ def _by_tensorflow_1(path: Path, key: str, tags: Sequence[str]) -> Loaded:
     found = meta.signature_def[key]
     inputs = tuple(_end(name, graph.get_tensor_by_name(x.name), x.name) for name, x in sorted(found.inputs.items()))
     results = [(name, graph.get_tensor_by_name(x.name), x.name) for name, x in sorted(found.outputs.items())]
-    outputs = _outputs(inputs, results, session)
+    call = _session_call(session, [key for _, _, key in results])
+    outputs = _outputs(inputs, results, call)
 
     def freeze() -> Frozen:
         nodes = [each.key.partition(":")[0] for each in outputs]
         frozen = tf.compat.v1.graph_util.convert_variables_to_constants(session, graph.as_graph_def(), nodes)
         return frozen, [each.key for each in inputs], [each.key for each in outputs]
 
-    call = _session_call(session, outputs)
     return Loaded(inputs, outputs, call, freeze, "TensorFlow 1", str(path), key, tuple(tags))
 
 
@@ -138,7 +141,7 @@ def load_graph_def(path: Path, input_names: Sequence[str], output_names: Sequenc
     try:
         definition.ParseFromString(path.read_bytes())
         graph = _imported(definition)
-        names = input_names or [op.name for op in graph.get_operations() if op.type == "Placeholder"]
+        names = input_names or _placeholders(graph)
         results = output_names or _unread(graph)
         ends = {name: _tensor(graph, name) for name in names}
         given = {name: shapes[name] for name in names if ends[name][1].shape.rank is None and name in shapes}
@@ -155,16 +158,25 @@ def load_graph_def(path: Path, input_names: Sequence[str], output_names: Sequenc
         refuse_unfed({place for _, _, place in ends.values()}, computed)
         inputs = tuple(_end(*ends[name]) for name in names)
         session = tf.compat.v1.Session(graph=graph)
-        outputs = _outputs(inputs, ended, session)
+        call = _session_call(session, [key for _, _, key in ended])
+        outputs = _outputs(inputs, ended, call)
     except _LOAD_ERRORS as error:
-        raise SourceError(f"{path}: TensorFlow does not load this graph: {_sentence(error)}") from error
+        raise SourceError(f"{path}: TensorFlow does not load this graph: {sentence(error)}") from error
     if not outputs:
         raise UsageError(f"{path}: every node is read by another; name the outputs: --signature name1,name2")
 
     def freeze() -> Frozen:
         return definition, [each.key for each in inputs], [each.key for each in outputs]
 
-    return Loaded(inputs, outputs, _session_call(session, outputs), freeze, "frozen graph")
+    return Loaded(inputs, outputs, call, freeze, "frozen graph")
+
+
+def _placeholders(graph: Any) -> list[str]:
+    """Those without a default; where there is none, those with one."""
+    kinds = {
+        kind: [op.name for op in graph.get_operations() if op.type == kind] for kind in ("Placeholder", WITH_DEFAULT)
+    }
+    return kinds["Placeholder"] or kinds[WITH_DEFAULT]
 
 
 def _imported(definition: Any, instead: Mapping[str, tuple[Any, list[int | None]]] | None = None) -> Any:
@@ -207,25 +219,37 @@ def _tensor(graph: Any, name: str) -> tuple[str, Any, str]:
     return name.removesuffix(":0"), graph.get_tensor_by_name(place), place
 
 
-def _outputs(inputs: Sequence[End], found: Sequence[tuple[str, Any, str]], session: Any = None) -> tuple[End, ...]:
-    """Outputs, told apart from inputs of the same name; a session finds shapes that the graph does not say."""
+def _outputs(
+    inputs: Sequence[End], found: Sequence[tuple[str, Any, str]], call: Callable[[Values], Values]
+) -> tuple[End, ...]:
+    """Outputs, told apart from inputs of the same name; ``call`` finds shapes that the graph does not say."""
     taken = {each.name for each in inputs}
     made = []
     for name, tensor, key in found:
-        shape = _shape_by_running(session, inputs, key) if session is not None and tensor.shape.rank is None else None
+        shape = _shape_by_running(call, inputs, key) if tensor.shape.rank is None else None
         made.append(_end(f"{name}_out" if name in taken else name, tensor, key, shape))
     return tuple(made)
 
 
-def _shape_by_running(session: Any, inputs: Sequence[End], key: str) -> list[int | None]:
-    """The shape of a tensor behind a loop: what differs between two calls of different sizes is dynamic."""
-    shapes = []
-    for free in (2, 3):
-        feed = {each.key: np.zeros([free if n is None else n for n in each.shape], each.dtype) for each in inputs}
-        shapes.append(session.run(key, feed).shape)
-    if len(shapes[0]) != len(shapes[1]):
-        raise UsageError(f"the rank of {key!r} depends on the input's size")
-    return [one if one == other else None for one, other in zip(*shapes, strict=True)]
+def _shape_by_running(call: Callable[[Values], Values], inputs: Sequence[End], key: str) -> list[int | None] | None:
+    """The shape of a tensor behind a loop: what differs between two calls of different sizes is dynamic.
+
+    None where the model fails on zeros and ones of those sizes.
+    """
+    for value in (0, 1):
+        shapes = []
+        for free in (2, 3):
+            feed = {each.key: np.full([free if n is None else n for n in each.shape], value, each.dtype)
+                    for each in inputs}  # fmt: skip
+            try:
+                shapes.append(np.shape(call(feed)[key]))
+            except _LOAD_ERRORS:
+                break
+        else:
+            if len(shapes[0]) != len(shapes[1]):
+                raise UsageError(f"the rank of {key!r} depends on the input's size")
+            return [one if one == other else None for one, other in zip(*shapes, strict=True)]
+    return None
 
 
 def _unread(graph: Any) -> list[str]:
@@ -237,9 +261,9 @@ def _unread(graph: Any) -> list[str]:
     return [op.name for op in found if op.type not in _CONTROL] or [op.name for op in found]
 
 
-def _session_call(session: Any, outputs: Sequence[End]) -> Callable[[Values], Values]:
+def _session_call(session: Any, keys: Sequence[str]) -> Callable[[Values], Values]:
     def call(feed: Values) -> Values:
-        values: Values = session.run({each.key: each.key for each in outputs}, dict(feed))
+        values: Values = session.run({key: key for key in keys}, dict(feed))
         return values
 
     return call
@@ -256,8 +280,3 @@ def _end(name: str, tensor: Any, key: str, shape: list[int | None] | None = None
             "  try   exporting the model with an input signature of known rank"
         )
     return End(name, key, shape, tf.as_dtype(tensor.dtype).as_numpy_dtype.__name__)
-
-
-def _sentence(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:300] if lines else type(error).__name__

@@ -30,6 +30,8 @@ from convertkit.converters.tensorflow import (  # noqa: F401 - tf2onnx keeps the
     rounding_ranges,
     segments,
 )
+from convertkit.converters.tensorflow.complaints import sentence
+from convertkit.converters.tensorflow.defaults import without_defaults
 from convertkit.converters.tensorflow.halves import tolerance_of
 from convertkit.converters.tensorflow.loading import Loaded
 from convertkit.converters.tensorflow.loops import with_recurrent_operators
@@ -136,9 +138,10 @@ def translated(loaded: Loaded) -> Translated:
     with _quiet():
         try:
             definition, inputs, outputs = loaded.freeze()
+            without_defaults(definition, inputs)
             proto, _ = tf2onnx.convert.from_graph_def(definition, input_names=inputs, output_names=outputs, opset=OPSET)
         except _TOOL_ERRORS as error:
-            raise ToolError(f"tf2onnx fails: {_sentence(error)}") from error
+            raise ToolError(f"tf2onnx fails: {sentence(error)}") from error
     _refuse_unknown(proto)
     renumber(proto)
     return Translated(proto, inputs, outputs)
@@ -180,6 +183,8 @@ def _rename(model: ir.Model, job: Job, inputs: Sequence[str], outputs: Sequence[
         node = ir.node("Identity", [made[tensor]])
         graph.append(node)
         node.outputs[0].name, node.outputs[0].type = end.name, made[tensor].type
+        if made[tensor].shape is None:
+            node.outputs[0].shape = ir.Shape(end.shape)
         results.append(node.outputs[0])
     graph.outputs.clear()
     graph.outputs.extend(results)
@@ -231,8 +236,3 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logging.disable(logging.NOTSET)
-
-
-def _sentence(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:300] if lines else type(error).__name__

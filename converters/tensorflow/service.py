@@ -5,7 +5,6 @@ Imports TensorFlow, therefore only ever imported in a worker process.
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,12 +15,10 @@ import tensorflow as tf
 
 from convertkit.artifact import Array
 from convertkit.converters.tensorflow import routes
+from convertkit.converters.tensorflow.complaints import sentence
 from convertkit.converters.tensorflow.loading import Loaded, load_graph_def, load_saved_model
 from convertkit.errors import ConvertKitError, SourceError, Unsupported
 from convertkit.workers.process import Reply
-
-_TRACED = "Graph execution error"
-_PLACES = re.compile(r"Graph execution error|Detected at node|<stack traces|\[\[\{\{node |File \"")
 
 _RUN_ERRORS = (tf.errors.OpError, ValueError, TypeError, RuntimeError, KeyError)
 
@@ -73,11 +70,13 @@ class TensorFlowService:
     def convert(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
         """Write canonical ONNX to ``to`` by the first route whose result computes the same; gives its name.
 
-        ``shapes`` has a name where a dimension stays dynamic; ``feeds`` arrays are ``<index>/<input>``.
+        ``shapes`` has a name where a dimension stays dynamic; ``feeds`` arrays are ``<index>/<input>``.  Without feeds,
+        as for a model that fails on those that are made up, it is the first route that gives ONNX.
         """
         job = self._job(params, arrays)
         self._translated = None
-        self._refuse_changing(job.feeds[0], job.expected[0])
+        if job.feeds:
+            self._refuse_changing(job.feeds[0], job.expected[0])
         refusals: list[tuple[routes.Route, ConvertKitError]] = []
         for route in routes.ROUTES:
             try:
@@ -131,13 +130,6 @@ class TensorFlowService:
         ends = {"inputs": loaded.inputs, "outputs": loaded.outputs}
         value: dict[str, Any] = {key: [[e.name, e.shape, e.dtype] for e in each] for key, each in ends.items()}
         return Reply({**value, "loader": loaded.loader})
-
-
-def sentence(error: Exception) -> str:
-    """The reason in a TensorFlow message: behind the traces, before the place, where it has them."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    behind = [line for line in lines if not _PLACES.match(line)] if lines and lines[0].startswith(_TRACED) else lines
-    return (behind or lines)[0][:300] if lines else type(error).__name__
 
 
 def _told(refusals: Sequence[tuple[routes.Route, ConvertKitError]]) -> list[str]:

@@ -14,7 +14,7 @@ from convertkit.converters.tensorflow import safety
 from convertkit.converters.tensorflow.graph import SavedModel, Signature, read_graph_def, read_saved_model
 from convertkit.converters.tensorflow.halves import tolerance_of
 from convertkit.converters.tensorflow.trials import asked
-from convertkit.errors import MissingFramework, SourceError, Unsupported, UsageError
+from convertkit.errors import MissingFramework, Unsupported, UsageError
 from convertkit.onnx.inputs import with_input_options
 from convertkit.onnx.load import load_model
 from convertkit.onnx.specs import interface
@@ -133,10 +133,7 @@ class TensorFlowSource:
         if "tried" not in params:
             return ""
         given = [_sized(spec, self._static) for spec in specs]
-        try:
-            return str(asked(self._worker, "needs_sizes", given, {"to": params["tried"]}))
-        except SourceError:  # of which the conversion tells
-            return ""
+        return str(asked(self._worker, "needs_sizes", given, {"to": params["tried"]}))
 
     @property
     def notes(self) -> tuple[str, ...]:

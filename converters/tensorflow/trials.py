@@ -5,6 +5,7 @@ They differ from those of the verification, which does not choose.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,31 +25,22 @@ _SMALL = 2
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Feeds of the sizes ``sizes``, which holds those of each feed."""
+    """Arrays under ``<index>/<input>``, with the shapes of inputs and the number of feeds."""
 
     params: Mapping[str, Any]
     feeds: Mapping[str, Array]
-    """Under ``<index>/<input>``."""
-    sizes: Sequence[Mapping[str, int]]
 
 
 def asked(worker: Worker, method: str, specs: Sequence[TensorSpec], more: Mapping[str, Any]) -> Any:
     """What the worker answers on the first sizes at which the model itself computes.
 
-    ``SourceError`` with the sizes where the model fails on all of them: it may take others.
+    Without feeds where the model fails on all that are made up: what is right for it is for the verification, which
+    may have samples.
     """
-    refused: list[tuple[SourceError, Trial]] = []
     for trial in _trials(specs):
-        try:
+        with contextlib.suppress(SourceError):
             return worker.call(method, {**trial.params, **more}, dict(trial.feeds)).value
-        except SourceError as error:
-            refused.append((error, trial))
-    first, trial = refused[0]
-    if not trial.sizes[0]:
-        raise first
-    flags = " ".join(f"--static {name}=SIZE" for name in trial.sizes[0])
-    told = "; ".join(", ".join(f"{name}={size}" for name, size in each.sizes[0].items()) for _, each in refused)
-    raise SourceError(f"{first}\n  it was run with {told}\n  try   {flags}, with sizes that the model takes") from first
+    return worker.call(method, {**_trial(specs, ()).params, **more}, {}).value
 
 
 def _trials(specs: Sequence[TensorSpec]) -> Iterator[Trial]:
@@ -61,8 +53,8 @@ def _trials(specs: Sequence[TensorSpec]) -> Iterator[Trial]:
 
 def _trial(specs: Sequence[TensorSpec], sizes: Sequence[Mapping[str, int]]) -> Trial:
     rng = np.random.default_rng(_SEED)
-    feeds = {f"{i}/{spec.name}": _random(spec, sizes[i], rng) for i in range(_FEEDS) for spec in specs}
-    return Trial({"shapes": {spec.name: list(spec.shape) for spec in specs}, "feeds": _FEEDS}, feeds, sizes)
+    feeds = {f"{i}/{spec.name}": _random(spec, each, rng) for i, each in enumerate(sizes) for spec in specs}
+    return Trial({"shapes": {spec.name: list(spec.shape) for spec in specs}, "feeds": len(sizes)}, feeds)
 
 
 def _random(spec: TensorSpec, sizes: Mapping[str, int], rng: np.random.Generator) -> Array:

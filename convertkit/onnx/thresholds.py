@@ -118,7 +118,7 @@ class _Step:
 def _step(value: ir.Value) -> _Step | None:
     """What rises of the node that makes ``value``."""
     node = value.producer()
-    if node is None or node.domain or node.inputs[0] is None:
+    if node is None or node.domain or not node.inputs or node.inputs[0] is None:
         return None
     if node.op_type in _FUNCTIONS:
         rising = _rounded(_FUNCTIONS[node.op_type])

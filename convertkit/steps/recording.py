@@ -16,7 +16,7 @@ from convertkit.parity.blanks import without_blanks
 from convertkit.parity.far_integers import with_far_integers
 from convertkit.parity.feeds import ProofInputs, is_brief, proof_inputs, with_edges
 from convertkit.parity.flags import is_finite, with_flags, without_empty_masks
-from convertkit.parity.free_sizes import NOT_STATED, attempts, sizes_of_rows
+from convertkit.parity.free_sizes import NOT_STATED, attempts, named_sizes, sizes_of_rows
 from convertkit.parity.replay import record
 from convertkit.parity.values import Recording
 from convertkit.recipe import ExportOptions
@@ -60,14 +60,24 @@ class Recorder:
                 return self._generated(attempt, sizes)
             except (SourceError, ToolError, WorkerError) as error:
                 refusals.append(error)
-        stated = stated_sizes(self._options)
-        tried = " and ".join(f"{dim} = {', '.join(map(str, (sizes[0], sizes[-1])))}" for dim, sizes in stated.items())
         raise ToolError(
             f"the source fails on generated inputs: {refusals[0]}\n"
-            + (f"  try   other sizes than {tried}, at which it was run\n" if stated else "")
+            + self._other_sizes([(attempt, NOT_STATED) for attempt in range(attempts(self._inputs))])
             + "  try   --calib with samples of real data\n"
             "  try   --input with the sizes and values that it takes, as in ids:1,64:int64[0,1000)"
         ) from refusals[0]
+
+    def _other_sizes(self, usual: Sequence[tuple[int, Mapping[str, Sequence[int]]]]) -> str:
+        """The sizes at which the source was run, with the flags that give it others; empty where all are fixed."""
+        if stated := stated_sizes(self._options):
+            tried = [f"{dim} = {', '.join(map(str, (sizes[0], sizes[-1])))}" for dim, sizes in stated.items()]
+            return f"  try   other sizes than {' and '.join(tried)}, at which it was run\n"
+        found = [named_sizes(self._inputs, attempt, 0, sizes) for attempt, sizes in usual]
+        if not found[0]:
+            return ""
+        told = "; ".join(", ".join(f"{dim}={size}" for dim, size in each.items()) for each in found)
+        flags = " ".join(f"--static {dim}=SIZE" for dim in found[0] if dim.isidentifier())
+        return f"  it was run with {told}\n  try   {flags}, with sizes that it takes\n"
 
     def _inputs_of(self, attempt: int, sizes: Mapping[str, Sequence[int]]) -> ProofInputs:
         seed, stated = self._options.seed, {**sizes, **stated_sizes(self._options)}

@@ -126,3 +126,11 @@ def at(low: float, text: str) -> np.float32:
     if "Sub" in text:
         return (value + np.float32(1) - np.float32(0.5)) / np.float32(0.5)
     return value * np.float32(10) if "ten" in text else value
+
+
+def test_random_numbers_are_no_function_of_anything() -> None:
+    text = """<ir_version: 9, opset_import: ["" : 18]> g (float[4] x) => (bool[4] y) <float c = {0.5}> {
+        r = RandomUniform <shape=[4], dtype=1> () y = GreaterOrEqual (r, c) }"""
+    after = ir.from_proto(onnx.parser.parse_model(text))
+    compare_arguments(after)
+    assert [node.op_type for node in after.graph] == ["RandomUniform", "GreaterOrEqual"]
