@@ -38,6 +38,7 @@ from convertkit.converters.tensorflow.loops import with_recurrent_operators
 from convertkit.converters.tensorflow.narrow import widen_narrow_integers
 from convertkit.converters.tensorflow.numbering import renumber
 from convertkit.converters.tensorflow.slices import drop_whole_axes
+from convertkit.converters.tensorflow.spectra import with_pairs
 from convertkit.converters.tensorflow.windows import pad_no_less_than_nothing
 from convertkit.errors import ConvertKitError, ToolError, Unsupported
 from convertkit.onnx.canonical import canonicalize
@@ -139,6 +140,8 @@ def translated(loaded: Loaded) -> Translated:
         try:
             definition, inputs, outputs = loaded.freeze()
             without_defaults(definition, inputs)
+            if any(None in end.shape for end in loaded.inputs):
+                definition = with_pairs(definition)
             proto, _ = tf2onnx.convert.from_graph_def(definition, input_names=inputs, output_names=outputs, opset=OPSET)
         except _TOOL_ERRORS as error:
             raise ToolError(f"tf2onnx fails: {sentence(error)}") from error

@@ -52,9 +52,10 @@ def named_sizes(
     return {name: sum(factor * known[atom] for factor, atom in _terms(name)) for name in names}
 
 
-def sizes_of_rows(inputs: Sequence[TensorSpec]) -> Mapping[str, Sequence[int]]:
-    """Sizes for names that lead where they are no batch, but rows that another input counts or picks."""
-    return dict.fromkeys(sorted(_leading(inputs)), _INNER_SIZES[0])
+def sizes_of_rows(inputs: Sequence[TensorSpec]) -> Sequence[Mapping[str, Sequence[int]]]:
+    """Sizes for names that lead where they are no batch, but rows that another input counts or picks, or a sound."""
+    leading = sorted(_leading(inputs))
+    return [dict.fromkeys(leading, sizes) for sizes in (_INNER_SIZES[0], _LONG)]
 
 
 def _pairs(inputs: Sequence[TensorSpec], batches: AbstractSet[str]) -> Sequence[tuple[int, int]]:

@@ -54,12 +54,19 @@ class Recorder:
             return self._recorded(self._inputs_of(0, NOT_STATED))
         refusals: list[SourceError | ToolError | WorkerError] = []
         usual = [(attempt, NOT_STATED) for attempt in range(attempts(self._inputs))]
-        others = [sizes for sizes in (self._known, sizes_of_rows(self._inputs)) if sizes]
+        others = [sizes for sizes in (self._known, *sizes_of_rows(self._inputs)) if sizes]
+        empty: Recording | None = None
         for attempt, sizes in [*usual, *((0, sizes) for sizes in others)]:
             try:
-                return self._generated(attempt, sizes)
+                found = self._generated(attempt, sizes)
             except (SourceError, ToolError, WorkerError) as error:
                 refusals.append(error)
+                continue
+            if not _is_empty(found):
+                return found
+            empty = empty or found
+        if empty is not None:
+            return empty
         raise ToolError(
             f"the source fails on generated inputs: {refusals[0]}\n"
             + self._other_sizes([(attempt, NOT_STATED) for attempt in range(attempts(self._inputs))])
@@ -120,6 +127,11 @@ class Recorder:
     def _run(self, runner: Runner, inputs: ProofInputs) -> Recording:
         title = f"{self._artifact.format} (source)"
         return record(title, self._artifact, runner, inputs.feeds, inputs.edges, may_refuse=True)
+
+
+def _is_empty(recording: Recording) -> bool:
+    """Whether no output holds anything, as the spectrum of a sound that is shorter than its window."""
+    return all(not value.size for outputs in recording.outputs[: recording.usual] for value in outputs.values())
 
 
 def recorded(stage: str, artifact: Artifact, source: Recording) -> Recording:

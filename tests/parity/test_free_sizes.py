@@ -26,7 +26,7 @@ def test_batches_are_small_and_images_are_not_square():
 
 def test_what_leads_may_be_no_batch():
     inputs = [spec("nodes", "N", 8), spec("edges", 2, "E")]
-    assert sizes_of_rows(inputs) == {"N": (32, 64)}
+    assert sizes_of_rows(inputs) == [{"N": (32, 64)}, {"N": (4096, 6144)}]
 
 
 def test_one_free_length_is_a_recording_s_in_the_end():
