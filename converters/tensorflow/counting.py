@@ -144,8 +144,10 @@ class EuclideanNorm:
         f.end(f.op("ReduceL2", node.input[0], axes, keepdims=int(f.flag("keep_dims"))))
 
 
-@tf_op("GuaranteeConst")
-class GuaranteeConst:
+@tf_op(["DebugGradientIdentity", "GuaranteeConst", "PreventGradient", "Print"])
+class Identity:
+    """What hands its first input on."""
+
     @classmethod
     def version_9(cls, ctx: Any, node: Any, **_: Any) -> None:
         Form(ctx, node).end(node.input[0])

@@ -27,6 +27,7 @@ from convertkit.converters.tensorflow import (  # noqa: F401 - tf2onnx keeps the
     matrices,
     orthogonal,
     resizing,
+    reversals,
     rounding_ranges,
     segments,
 )

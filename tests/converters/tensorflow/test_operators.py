@@ -48,6 +48,9 @@ COUNTS = """
     "least": lambda x: tf.math.segment_min(x[0], [0, 0, 3, 3]),
     "mean": lambda x: tf.math.segment_mean(x[0], [0, 0, 3, 3]),
     "product": lambda x: tf.math.segment_prod(x[0], [0, 0, 3, 3]),
+    "turned_in_time": lambda x: tf.reverse_sequence(x, tf.cast(tf.minimum(tf.abs(x[:, 0, 0]) * 3, 6), tf.int32), 2, 0),
+    "turned_rows": lambda x: tf.reverse_sequence(x, [1, 6, 3, 4], 2, 1),
+    "printed": lambda x: tf.raw_ops.Print(input=x, data=[x], message="x"),
     "rooted": lambda x: tf.sparse.segment_sqrt_n(x[0], [1, 0, 2], [0, 2, 2]),
 """
 INTEGERS = """
