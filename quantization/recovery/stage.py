@@ -82,7 +82,7 @@ class Recovered:
 
     @property
     def version(self) -> str:
-        return f"{self.inner.version}+6"
+        return f"{self.inner.version}+7"
 
     @property
     def tolerance(self) -> Tolerance:

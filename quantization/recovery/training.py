@@ -1,10 +1,8 @@
 """The training itself: a changed network learns what the original answers, on samples without labels.
 
-All samples of a batch are moved a little where windows slide over them, and half of them are mixed in pairs, which
-gives the original more to answer than the few samples that there are.  What is learnt are the outputs, in front of a
-softmax as well as behind it, and values on the way that both graphs have.  Samples that are held out, as they are and
-mixed in pairs, decide which state is kept, by their outputs alone.
-Sources: distillation, arXiv:1503.02531; mixed samples, arXiv:1710.09412; straight-through gradients, arXiv:1308.3432.
+What is learnt are the outputs, in front of a softmax as well as behind it, and values on the way that both graphs have.
+Samples that are held out, as they are and mixed in pairs, decide which state is kept, by their outputs alone.
+Sources: distillation, arXiv:1503.02531; straight-through gradients, arXiv:1308.3432.
 """
 
 from __future__ import annotations
@@ -17,11 +15,11 @@ import torch
 from torch import Tensor
 
 from convertkit.quantization.graph.reordered import Before, reordered_values
+from convertkit.quantization.recovery.batches import BATCH, Batches
 from convertkit.quantization.recovery.network import Network
 from convertkit.quantization.recovery.optimizer import Optimizer
-from convertkit.quantization.recovery.shifts import Shifts, moved, shifts, steady
+from convertkit.quantization.recovery.shifts import shifts, steady
 
-_BATCH = 32
 _INNER = 8
 """Values on the way that are compared."""
 _INNER_WEIGHT = 0.5
@@ -32,6 +30,8 @@ _AVERAGED = 0.97
 """What is judged and kept are weights averaged over about 1 / (1 - this) steps."""
 _JUDGING = 0.25
 """Evaluations cost at most this share of what training does."""
+_TRIED = 256
+"""Samples that something is added to, to see whether the original answers them."""
 _PASSES = 8
 """What a sample of a step costs, where an evaluation's costs 2: both in operations for a multiply-add."""
 
@@ -114,8 +114,7 @@ def train(
     with torch.no_grad():
         wanted = answer(held_out, names)
     scales = [_power(value) for value in wanted]
-    random = torch.Generator().manual_seed(seed)
-    movable = steady(shifts(teacher.graph), samples)
+    batches = _batches(answer, names, samples, seed)
 
     def judged() -> float:
         with torch.no_grad():
@@ -127,7 +126,7 @@ def train(
     averaged = _state(student)
     every = _every(steps, len(next(iter(held_out.values()))))
     for step in range(steps):
-        batch = _batch(samples, movable, random)
+        batch = batches.next()
         with torch.no_grad():
             answers = answer(batch, names)
         _loss(learnt, scales, answers, student(batch, names)).backward()
@@ -146,6 +145,17 @@ def train(
             break
     _restore(student, kept)
     return Trained(done, tuple(losses))
+
+
+def _batches(answer: Teacher, names: Sequence[str], samples: Mapping[str, Tensor], seed: int) -> Batches:
+    """Nothing is added to samples where the teacher has no finite answer then, as behind a logarithm."""
+    random = torch.Generator().manual_seed(seed)
+    made = Batches(samples, steady(shifts(answer.network.graph), samples), random)
+    with torch.no_grad():
+        tried = answer(made.varied({name: value[:_TRIED] for name, value in samples.items()}), names)
+    if not all(bool(value.isfinite().all()) for value in tried):
+        made.keep_plain()
+    return made
 
 
 def _follow(averaged: list[Tensor], student: Network, done: int) -> None:
@@ -172,7 +182,7 @@ def _schedule(done: float) -> float:
 
 def _every(steps: int, held_out: int) -> int:
     """After how many steps the student is judged."""
-    affordable = int(_JUDGING * steps * _PASSES * _BATCH / (2 * held_out))
+    affordable = int(_JUDGING * steps * _PASSES * BATCH / (2 * held_out))
     return max(1, steps // max(1, min(_EVALUATIONS, affordable)))
 
 
@@ -191,25 +201,3 @@ def _loss(learnt: Sequence[Target], scales: Sequence[float], wanted: Sequence[Te
                 log_target=True,
             )  # fmt: skip
     return total
-
-
-def _batch(samples: Mapping[str, Tensor], movable: Shifts, random: torch.Generator) -> dict[str, Tensor]:
-    count = len(next(iter(samples.values())))
-    chosen = torch.randint(count, (_BATCH,), generator=random)
-    plain = {name: value[chosen] for name, value in samples.items()}
-    if not all(value.is_floating_point() for value in plain.values()):
-        return plain
-    batch = _moved(plain, movable, random)
-    chosen = torch.randint(count, (_BATCH // 2,), generator=random)
-    partners = _moved({name: value[chosen] for name, value in samples.items()}, movable, random)
-    share = torch.rand(_BATCH // 2, generator=random)
-    for name, value in batch.items():
-        mixed = value.clone()
-        factor = share.reshape(-1, *(1,) * (value.ndim - 1))
-        mixed[: _BATCH // 2] = factor * mixed[: _BATCH // 2] + (1 - factor) * partners[name]
-        batch[name] = mixed
-    return batch
-
-
-def _moved(batch: Mapping[str, Tensor], movable: Shifts, random: torch.Generator) -> dict[str, Tensor]:
-    return {name: moved(value, movable.get(name, ()), random) for name, value in batch.items()}

@@ -11,7 +11,7 @@ from onnx import helper, numpy_helper
 
 torch = pytest.importorskip("torch")
 
-from convertkit.quantization.recovery import training  # noqa: E402
+from convertkit.quantization.recovery import batches, training  # noqa: E402
 from convertkit.quantization.recovery.network import Network  # noqa: E402
 from convertkit.quantization.recovery.shifts import moved, shifts, steady  # noqa: E402
 from tests.quantization.models import model_of  # noqa: E402
@@ -117,6 +117,6 @@ def test_training_moves_samples_no_farther_than_that(monkeypatch):
     alike = torch.from_numpy(np.random.default_rng(0).normal(size=(1, 1, 1, 30, 30)).astype(np.float32))
     samples = {"x": alike.expand(8, 1, 1, 30, 30)}
     found = []
-    monkeypatch.setattr(training, "moved", lambda value, axes, _: found.append(axes) or value)
+    monkeypatch.setattr(batches, "moved", lambda value, axes, _: found.append(axes) or value)
     training.train(teacher, student, SimpleNamespace(step=lambda rate: None), samples, samples, 2, 0)
     assert not any(found)
