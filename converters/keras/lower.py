@@ -24,21 +24,28 @@ _PLACES = frozenset({"Argmax", "Argmin", "Argsort", "CountNonzero", "Digitize", 
 """Operations whose results Keras has as int32, whatever they look at."""
 _FACTORS = (1, 2, 4, 8, 16, 32)
 """Sizes are multiples of one of these; nets of images halve them up to five times."""
+_LEAST = (1, 8, 64)
+"""Sizes from which on a model is traced, where a layer compares one with a number: a crop has to leave something."""
+_COMPARED = re.compile(r"comparison .* is inconclusive")
 _STYLE = re.compile(r"\x1b\[\d+m")
-_TRACE_ERRORS = (ValueError, TypeError, NotImplementedError, RuntimeError, KeyError, AttributeError, NameError)
+_TRACE_ERRORS = (
+    ValueError, TypeError, NotImplementedError, RuntimeError, KeyError, AttributeError, NameError,
+    jax.core.InconclusiveDimensionOperation,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
     """A portable StableHLO module; dynamic dimensions by (index of the input or output, axis).
 
-    All but the batch are multiples of ``factor``.
+    All but the batch are multiples of ``factor``, and ``least`` times that or more.
     """
 
     module: bytes
     dims: Mapping[tuple[int, int], str]
     output_dims: Mapping[tuple[int, int], str]
     factor: int
+    least: int
 
 
 def compiled(model: Any, packed: Callable[[list[Any]], Any]) -> Callable[[list[Any]], list[Any]]:
@@ -79,43 +86,54 @@ def exported(model: Any, packed: Callable[[list[Any]], Any], inputs: Sequence[In
         results, _ = model.stateless_call(trainable, fixed, packed(list(flat)), training=False)
         return tuple(_as_declared(model, keras.tree.flatten(results)))
 
-    factor, symbols, traced = _traced(forward, inputs)
+    factor, least, symbols, traced = _traced(forward, inputs)
     names = {str(symbol): name for name, symbol in symbols.items()}
     dims = {(i, axis): dim for i, (_, shape, _) in enumerate(inputs) for axis, dim in enumerate(shape)
             if isinstance(dim, str)}  # fmt: skip
     output_dims = {(i, axis): names[str(dim)] for i, aval in enumerate(traced.out_avals)
                    for axis, dim in enumerate(aval.shape) if str(dim) in names}  # fmt: skip
-    return Program(traced.mlir_module_serialized, dims, output_dims, factor)
+    return Program(traced.mlir_module_serialized, dims, output_dims, factor, least)
 
 
-def _traced(forward: Callable[..., Any], inputs: Sequence[Input]) -> tuple[int, dict[str, Any], Any]:
-    """``forward`` as JAX traces it, the size of each name, and of what all but the batch are multiples.
+def _traced(forward: Callable[..., Any], inputs: Sequence[Input]) -> tuple[int, int, dict[str, Any], Any]:
+    """``forward`` as JAX traces it, of what all sizes but the batch are multiples, how many at least, and each size.
 
     Where it takes no size, it may take multiples: a net that halves its images and joins what it doubles again.
     """
     first: Exception | None = None
     is_free = any(isinstance(dim, str) for _, shape, _ in inputs for dim in shape[1:])
     for factor in _FACTORS if is_free else _FACTORS[:1]:
-        symbols = _symbols(inputs, factor)
-        specs = [jax.ShapeDtypeStruct([symbols.get(str(dim), dim) for dim in shape], kind) for _, shape, kind in inputs]
-        try:
-            return factor, symbols, export.export(jax.jit(forward, keep_unused=True), platforms=["cpu"])(*specs)
-        except _TRACE_ERRORS as error:
-            first = first or error
+        for least in _LEAST if is_free else _LEAST[:1]:
+            symbols = _symbols(inputs, factor, least)
+            specs = [
+                jax.ShapeDtypeStruct([symbols.get(str(dim), dim) for dim in shape], kind) for _, shape, kind in inputs
+            ]
+            try:
+                traced = export.export(jax.jit(forward, keep_unused=True), platforms=["cpu"])(*specs)
+            except _TRACE_ERRORS as error:
+                first = first or error
+                if not _COMPARED.search(str(error)):
+                    break  # no larger sizes would decide it
+                continue
+            return factor, least, symbols, traced
     assert first is not None
     free = [f"--input {name}:{','.join('1' if isinstance(d, str) else str(d) for d in shape)}"
             for name, shape, _ in inputs if any(isinstance(d, str) for d in shape)]  # fmt: skip
     raise Unsupported(f"JAX cannot trace the model: {_sentence(first)}", ways_out=tuple(free)) from first
 
 
-def _symbols(inputs: Sequence[Input], factor: int) -> dict[str, Any]:
-    """A symbolic size for every name, all of one scope; ``factor`` times a number where the name does not only lead."""
+def _symbols(inputs: Sequence[Input], factor: int, least: int) -> dict[str, Any]:
+    """A symbolic size for every name, all of one scope.
+
+    Where the name does not only lead, it is ``factor`` times a number of ``least`` or more.
+    """
     names = sorted({dim for _, shape, _ in inputs for dim in shape if isinstance(dim, str)})
     if not names:
         return {}
     later = {dim for _, shape, _ in inputs for dim in shape[1:]}
     sizes = [f"{factor}*d{i}" if factor > 1 and name in later else f"d{i}" for i, name in enumerate(names)]
-    return dict(zip(names, export.symbolic_shape(", ".join(sizes)), strict=True))
+    bounds = [f"d{i} >= {least}" for i, name in enumerate(names) if least > 1 and name in later]
+    return dict(zip(names, export.symbolic_shape(", ".join(sizes), constraints=bounds), strict=True))
 
 
 def _sentence(error: Exception) -> str:

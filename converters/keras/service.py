@@ -83,7 +83,7 @@ class KerasService:
             output_dims=program.output_dims,
         )
         save_model(canonicalize(model), Path(params["to"]), params["made_by"])
-        return Reply({"factor": program.factor})
+        return Reply({"factor": program.factor, "least": program.least * program.factor})
 
     def save(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
         """Write a SavedModel to ``to``; only where Keras computes by TensorFlow."""

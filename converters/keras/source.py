@@ -85,7 +85,10 @@ class KerasStage:
         path = workdir / "model.onnx"
         made_by = f"{self.name} {self.version}"
         shapes = {spec.name: list(spec.shape) for spec in source.inputs}
-        factor = self._worker.call("convert", {"to": str(path), "made_by": made_by, "shapes": shapes}).value["factor"]
+        told = self._worker.call("convert", {"to": str(path), "made_by": made_by, "shapes": shapes}).value
+        factor, least = told["factor"], told["least"]
+        if least > factor:
+            self._notes.append(f"dynamic sizes other than the batch are {least} or more: a layer compares them")
         if factor > 1:
             self._notes.append(
                 f"dynamic sizes other than the batch are multiples of {factor}: the model takes no others"

@@ -31,6 +31,7 @@ from convertkit.targets.tflite.metadata import BUFFER, Metadata, append_labels, 
 from convertkit.targets.tflite.moved_memory import read_behind_factors
 from convertkit.targets.tflite.origins import folded
 from convertkit.targets.tflite.passes import InterfaceChange, Options, prepare
+from convertkit.targets.tflite.reshaped_again import notice_new_sizes
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 from convertkit.targets.tflite.transposes import reasons, remaining
 from convertkit.targets.tflite.writer import Signature, write_model
@@ -111,6 +112,7 @@ def compile_model(model: ir.Model, options: Options, fixed: Mapping[str, int] | 
     inputs, outputs = lowering.main(model.graph)
     for subgraph in program.subgraphs:
         subgraph.drop_unused()
+    notice_new_sizes(program)
     read_behind_factors(program)
     if keeps_halves:
         store_halves(program)

@@ -18,6 +18,7 @@ in 54, with factors behind the reshapes in none of 69.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 
 import numpy as np
 
@@ -68,7 +69,7 @@ def _with_factors_behind_reshapes(subgraph: Subgraph) -> Iterator[Operation]:
         leaves.update(x for x in reader.inputs if x is not None and not _reads_beside(reader, x))
     for operation in subgraph.operations:
         y = operation.outputs[0] if operation.outputs else None
-        if operation.code not in _RESHAPES or y is None or y.dtype != "float32" or y not in leaves:
+        if not _is_inside(operation, _RESHAPES) or y is None or y.dtype != "float32" or y not in leaves:
             yield operation
             continue
         moved = Tensor(f"{y.name}_moved", y.shape, y.dtype)
@@ -86,6 +87,12 @@ def _reads_beside(reader: Operation, x: Tensor) -> bool:
     )
 
 
+def _is_inside(operation: Operation, codes: AbstractSet[str]) -> bool:
+    """Whether XNNPACK may run an operator of these; it reshapes to constant sizes alone."""
+    sizes = operation.inputs[1] if operation.code == "RESHAPE" and len(operation.inputs) > 1 else None
+    return operation.code in codes and (sizes is None or sizes.constant is not None)
+
+
 def _times_one(x: Tensor, y: Tensor, origin: str) -> Operation:
     one = Tensor(f"{x.name}_one", (), x.dtype, np.array(1, np.float32))
     return Operation("MUL", (x, one), (y,), {"fused_activation_function": NONE}, origin)
@@ -95,11 +102,11 @@ def _with_factors(subgraph: Subgraph) -> Iterator[Operation]:
     made_by = {result: operation.code for operation in subgraph.operations for result in operation.outputs}
     factors: dict[Tensor, Tensor] = {}
     for operation in subgraph.operations:
-        for x in operation.inputs if operation.code in _GUARDED else ():
+        for x in operation.inputs if _is_inside(operation, _GUARDED) else ():
             if x is None or x.dtype != "float32" or x.constant is not None or made_by.get(x) in _INSIDE or x in factors:
                 continue
             factors[x] = Tensor(f"{x.name}_here", x.shape, x.dtype)
             yield _times_one(x, factors[x], operation.origin)
-        if operation.code in _GUARDED:
+        if _is_inside(operation, _GUARDED):
             operation.inputs = tuple(x if x is None else factors.get(x, x) for x in operation.inputs)
         yield operation

@@ -67,6 +67,25 @@ def test_a_net_that_halves_images_of_any_size(tmp_path: Path) -> None:
     assert {each["op_name"] for each in inside} == wanted
 
 
+_CROPS = """
+import keras, sys
+from keras import layers
+x = keras.Input((None, None, 3), name="x")
+y = layers.Cropping2D(((1, 2), (0, 3)))(layers.ZeroPadding2D(1)(layers.Conv2D(4, 3)(x)))
+keras.Model(x, layers.Conv2D(2, 1)(y)).save(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("target", ["onnxruntime", "tflite"])
+def test_crops_of_any_size(target: str, tmp_path: Path) -> None:
+    """Keras asks whether a crop leaves anything, of which JAX knows only where sizes have a bound."""
+    path = tmp_path / "crops.keras"
+    subprocess.run([sys.executable, "-c", _CROPS, str(path)], check=True, capture_output=True)
+    made = convertkit.export(path, target=target, output=tmp_path / "out")
+    assert made.artifact.inputs[0].shape == ("batch", "x_1", "x_2", 3)
+    assert "dynamic sizes other than the batch are 8 or more: a layer compares them" in made.notes
+
+
 _COUNT = """
 import os, sys
 os.environ["KERAS_BACKEND"] = "jax"
