@@ -28,9 +28,8 @@ _LEAST_SUM = 1000 * np.finfo(np.float32).tiny
 def resized(images: Any, shape: Sequence[Any], method: str = "bilinear", antialias: bool = True, **how: Any) -> Any:
     """``jax.image.resize`` with TensorFlow's weights for ``bicubic`` without antialias and for ``area``."""
     axes = [axis for axis, size in enumerate(shape) if size is not images.shape[axis] and size != images.shape[axis]]
-    known = all(isinstance(shape[axis], int) and isinstance(images.shape[axis], int) for axis in axes)
     cubic = method == "bicubic" and not antialias
-    if not known or not (cubic or method == "area"):
+    if not (cubic or method == "area"):
         return jax.image.resize(images, shape, method=method, antialias=antialias, **how)
     found = images if jnp.issubdtype(images.dtype, jnp.floating) else images.astype(np.float32)
     for axis in axes:
@@ -39,21 +38,29 @@ def resized(images: Any, shape: Sequence[Any], method: str = "bilinear", antiali
     return found
 
 
-def cubic_weights(before: int, after: int) -> Array:
+def cubic_weights(before: Any, after: Any) -> Any:
     """Weights [after, before] of one axis; what lies outside the picture has none, and each row sums to 1."""
-    scale = np.float32(before) / np.float32(after)
-    centers = (np.arange(after, dtype=np.float32) + np.float32(0.5)) * scale - np.float32(0.5)
-    first = np.floor(centers)
-    offsets = np.rint((centers - first) * np.float32(_TABLE)).astype(np.int64)
-    near, far = _table()
-    taps = np.stack([far[offsets], near[offsets], near[_TABLE - offsets], far[_TABLE - offsets]], axis=1)
-    places = first.astype(np.int64)[:, None] + np.arange(-1, 3)
-    taps = np.where((places >= 0) & (places < before), taps, np.float32(0))
-    total = taps.sum(axis=1, keepdims=True, dtype=np.float32)
-    taps = np.where(np.abs(total) >= _LEAST_SUM, taps * (np.float32(1) / total), taps)
-    weights = np.zeros((after, before), np.float32)
-    np.add.at(weights, (np.arange(after)[:, None], np.clip(places, 0, before - 1)), taps)
-    return weights
+    numpy, scale = _numpy(before, after), _real(before) / _real(after)
+    centers = (numpy.arange(after, dtype=np.float32) + np.float32(0.5)) * scale - np.float32(0.5)
+    first = numpy.floor(centers)
+    offsets = numpy.rint((centers - first) * np.float32(_TABLE)).astype(np.int32)
+    near, far = (numpy.asarray(each) for each in _table())
+    taps = far[offsets], near[offsets], near[_TABLE - offsets], far[_TABLE - offsets]
+    distance = numpy.arange(before, dtype=np.float32) - first[:, None]
+    weights = sum(numpy.where(distance == np.float32(place - 1), tap[:, None], np.float32(0))
+                  for place, tap in enumerate(taps))  # fmt: skip
+    total = weights.sum(axis=1, keepdims=True, dtype=np.float32)
+    is_some = numpy.abs(total) >= _LEAST_SUM
+    return numpy.where(is_some, weights * (np.float32(1) / numpy.where(is_some, total, np.float32(1))), weights)
+
+
+def _numpy(*sizes: Any) -> Any:
+    """What computes with sizes: JAX where one is dynamic."""
+    return np if all(isinstance(size, int) for size in sizes) else jnp
+
+
+def _real(size: Any) -> Any:
+    return np.float32(size) if isinstance(size, int) else jnp.asarray(size).astype(np.float32)
 
 
 def _table() -> tuple[Array, Array]:
@@ -64,13 +71,13 @@ def _table() -> tuple[Array, Array]:
     return near, ((_A * x - 5 * _A) * x + 8 * _A) * x - 4 * _A
 
 
-def area_weights(before: int, after: int) -> Array:
+def area_weights(before: Any, after: Any) -> Any:
     """Weights [after, before] of one axis: how much of each element lies in the window of the result's."""
-    scale = np.float32(before) / np.float32(after)
-    start = (np.arange(after, dtype=np.float32) * scale)[:, None]
-    end = (np.arange(1, after + 1, dtype=np.float32) * scale)[:, None]
-    place = np.arange(before, dtype=np.float32)
-    ends = np.where(place < start, scale, end - place)
-    inside = np.where(place + 1 > end, ends, np.where(place < start, place + 1 - start, np.float32(1)))
-    met = (place >= np.floor(start)) & (place < np.ceil(end))
-    return np.where(met, inside, np.float32(0)) * (np.float32(1) / scale)
+    numpy, scale = _numpy(before, after), _real(before) / _real(after)
+    start = (numpy.arange(after, dtype=np.float32) * scale)[:, None]
+    end = ((numpy.arange(after, dtype=np.float32) + 1) * scale)[:, None]
+    place = numpy.arange(before, dtype=np.float32)
+    ends = numpy.where(place < start, scale, end - place)
+    inside = numpy.where(place + 1 > end, ends, numpy.where(place < start, place + 1 - start, np.float32(1)))
+    met = (place >= numpy.floor(start)) & (place < numpy.ceil(end))
+    return numpy.where(met, inside, np.float32(0)) * (np.float32(1) / scale)

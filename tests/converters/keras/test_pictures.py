@@ -12,6 +12,7 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 
+import convertkit
 from tests.command_line import here
 from tests.installed import needs
 
@@ -68,3 +69,20 @@ def test_layers_give_what_they_give_on_tensorflow(suffix: str, tmp_path: Path) -
     found = ort.InferenceSession(str(tmp_path / "out" / "model.onnx")).run(None, {"x": given})
     for have, want in zip(found, wanted, strict=True):
         np.testing.assert_allclose(have, want, rtol=0, atol=4e-6)
+
+
+_ANY_SIZE = """
+import keras, sys
+x = keras.Input((None, None, 3), name="x")
+ways = [keras.layers.Resizing(7, 13, interpolation=way) for way in ("bicubic", "area")]
+keras.Model(x, [way(x) for way in ways] + [keras.layers.UpSampling2D(2, interpolation="bicubic")(x)]).save(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("target", ["onnxruntime", "tflite"])
+def test_pictures_of_any_size(target: str, tmp_path: Path) -> None:
+    """Verified against the layers at fixed sizes."""
+    path = tmp_path / "any.keras"
+    subprocess.run([sys.executable, "-c", _ANY_SIZE, str(path)], check=True, capture_output=True)
+    made = convertkit.export(path, target=target, output=tmp_path / "out")
+    assert made.artifact.inputs[0].shape == ("batch", "x_1", "x_2", 3)
