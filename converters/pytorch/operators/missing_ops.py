@@ -54,7 +54,7 @@ def substitutes(program: Any) -> dict[Any, Callable[..., Any]]:
     """
     found: dict[Any, list[Callable[..., Any]]] = {}
     nodes = [(node, without_writing(node.target)) for node in program.graph.nodes]
-    for table in (_WHOLE, _ROUNDED, _RANKLESS, WIDER, SUBSTITUTES):
+    for table in (_WHOLE, _ROUNDED, _RANKLESS, _MIXED, WIDER, SUBSTITUTES):
         for target in {target for node, target in nodes if target in table and table[target].needed(node)}:
             found.setdefault(target, []).append(table[target].function)
     return experts.substitutes(program) | {target: _first_of(functions) for target, functions in found.items()}
@@ -209,7 +209,6 @@ SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
         _ATEN.amin.default: Substitute(places.extreme_of_all(torch.amin), _over_all),
         **{overload: Substitute(places.extreme_flag(overload), _is_flags) for overload in _EXTREMES},
         _ATEN.sort.default: Substitute(places.sort_flags, _is_flags),
-        **{overload: Substitute(*pair) for overload, pair in mixed_types.MIXED.items()},
         _ATEN.conv2d.default: Substitute(convolution, has_dynamic_groups),
         **{overload: Substitute(*pair) for overload, pair in maximum_pools.POOLS.items()},
         _ATEN.embedding_bag.padding_idx: Substitute(bags.even_bags, bags.are_even),
@@ -229,6 +228,9 @@ WIDER: Mapping[Any, Substitute] = MappingProxyType(
 )
 """For operators that are among the others, in forms that those do not cover."""
 
+_MIXED: Mapping[Any, Substitute] = MappingProxyType(
+    {overload: Substitute(*pair) for overload, pair in mixed_types.MIXED.items()}
+)
 _RANKLESS: Mapping[Any, Substitute] = MappingProxyType(
     {overload: Substitute(function, rankless.is_rankless) for overload, function in rankless.RANKLESS.items()}
 )

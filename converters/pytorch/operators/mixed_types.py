@@ -7,7 +7,9 @@ flags is an "or" in torch, and ONNX adds no flags.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -73,12 +75,60 @@ def adds_flags(node: Any) -> bool:
     return all(getattr(value, "dtype", None) == torch.bool for value in values)
 
 
+def stacked(tensors: Sequence[Tensor], dim: int = 0) -> Any:
+    """``aten::stack`` of several types."""
+    return torch.stack(_promoted(tensors), dim) if _are_mixed(tensors) else NotImplemented
+
+
+def stacks_types(node: Any) -> bool:
+    """Whether a node of ``stack`` takes tensors of several types."""
+    return _are_mixed([each.meta["val"] for each in node.args[0]])
+
+
+def summed_products(equation: str, tensors: Sequence[Tensor], *, path: Any = None) -> Any:
+    """``aten::einsum`` of several types: positions times frequencies."""
+    return torch.einsum(equation, _promoted(tensors)) if _are_mixed(tensors) else NotImplemented
+
+
+def multiplies_types(node: Any) -> bool:
+    """Whether a node of ``einsum`` takes tensors of several types."""
+    return _are_mixed([each.meta["val"] for each in node.args[1]])
+
+
+def power(x: Tensor, exponent: Tensor) -> Any:
+    """``aten::pow`` of integers by reals: ONNX gives the result the type of ``x``."""
+    return torch.pow(*_promoted((x, exponent))) if _is_real_power(x, exponent) else NotImplemented
+
+
+def raises_integers(node: Any) -> bool:
+    """Whether a node of ``pow`` raises integers to real exponents."""
+    return _is_real_power(*(each.meta["val"] for each in node.args[:2]))
+
+
+def _is_real_power(x: Tensor, exponent: Tensor) -> bool:
+    return exponent.dtype.is_floating_point and not x.dtype.is_floating_point
+
+
+def _are_mixed(tensors: Sequence[Tensor]) -> bool:
+    return len({each.dtype for each in tensors}) > 1
+
+
+def _promoted(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """All in the type that torch promotes to; a number of no axes counts only where it is of a higher kind."""
+    pairs = (torch.result_type(one, other) for one, other in itertools.combinations(tensors, 2))
+    dtype = functools.reduce(torch.promote_types, pairs)
+    return [each.to(dtype) for each in tensors]
+
+
 MIXED: Mapping[Any, tuple[Callable[..., Any], Callable[[Any], bool]]] = MappingProxyType(
     {
         _ATEN.rsub.Scalar: (from_number, is_real_from_integers),
         _ATEN.sub.Tensor: (difference, is_number_first),
         _ATEN.clamp.default: (clamp, has_mixed_bounds),
         _ATEN.add.Tensor: (flags_added, adds_flags),
+        _ATEN.stack.default: (stacked, stacks_types),
+        _ATEN.pow.Tensor_Tensor: (power, raises_integers),
+        _ATEN.einsum.default: (summed_products, multiplies_types),
     }
 )
 """A function for an operator, and whether a node of it needs that."""

@@ -24,6 +24,10 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "flags within": lambda m: torch.clamp(m > 0, 0, 0.5),
     "in place": lambda m: (m * 0.3).clamp_(0, 0.5),
     "flags or flags": lambda m: (m > 1) + (m < 1),
+    "stacked flags and reals": lambda m: torch.stack([m > 0, m * 0.5]).sum(0),
+    "positions times frequencies": lambda m: torch.einsum("i, j -> i j", m[:, 0], m[1] * 0.3),
+    "flags, integers and reals": lambda m: torch.einsum("ij, ij, ij -> ij", m > 0, m, m * 0.3),
+    "integers to a real power": lambda m: torch.pow(m, m * 0.5),
     "floor of integers": torch.floor,
     "ceil of integers": torch.ceil,
     "trunc of narrow integers": lambda m: torch.trunc(m.to(torch.int32)),
@@ -43,7 +47,10 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "shifted far by integers": lambda m: ((m - 1) << (m * 17)) + ((m * 2**40 - 2**52) >> (m * 11 + 5)),
     "narrow integers shifted": lambda m: torch.bitwise_left_shift((m - 1).to(torch.int8), m.to(torch.int8)),
 }
-TAKEN_APART = {"close flags", "integers are finite", "softmax of integers", "log softmax of integers"}
+TAKEN_APART = {
+    "close flags", "integers are finite", "softmax of integers", "log softmax of integers", "stacked flags and reals",
+    "positions times frequencies", "flags, integers and reals",
+}  # fmt: skip
 """What torch itself has taken apart in a program that was decomposed before."""
 
 
