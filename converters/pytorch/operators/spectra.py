@@ -16,7 +16,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
-from convertkit.onnx.fourier import transform, waves
+from convertkit.onnx.fourier import BY_BLOCKS, block_of, by_blocks, transform, waves
 
 _MOST_CONSTANTS = 1 << 24
 """Elements that the sines and cosines of a short-time transform may take; beyond, it stays what it is."""
@@ -105,16 +105,51 @@ def _rewritten(node: ir.Node) -> bool:
     bins = size // 2 + 1 if onesided else size
     if 2 * bins * size > _most(size, _MOST_CONSTANTS) or node.graph is None:
         return False
-    kernels = _kernels(np.ones(size) if window is None else window.astype(np.float64), bins)
-    # (batch, samples, 1) → (batch, 1, samples) → (batch, parts · bins, frames) → (batch, frames, bins, parts)
-    first = ir.node("Transpose", [signal], {"perm": [0, 2, 1]})
-    weight = ir.node("Constant", [], {"value": ir.tensor(kernels)})
-    convolved = ir.node("Conv", [first.outputs[0], weight.outputs[0]], {"strides": [int(step.item())]})
+    step_size, frame = int(step.item()), np.ones(size) if window is None else window.astype(np.float64)
+    kernels = _kernels(frame, bins)
+    samples = signal.shape[1]
+    block = block_of(samples, size, step_size) if isinstance(samples, int) else 0
+    # (batch, samples, 1) → (batch, channels, blocks) → (batch, parts · bins, frames) → (batch, frames, bins, parts)
+    first = _blocks(signal, block) if block else [ir.node("Transpose", [signal], {"perm": [0, 2, 1]})]
+    weight = ir.node("Constant", [], {"value": ir.tensor(by_blocks(kernels, block).astype(np.float32))})
+    strides = [step_size // (block or 1)]
+    convolved = ir.node("Conv", [first[-1].outputs[0], weight.outputs[0]], {"strides": strides})
+    if block:
+        convolved.metadata_props[BY_BLOCKS] = str(block)
     shape = ir.node("Constant", [], {"value_ints": [0, 2, bins, -1]})
     parted = ir.node("Reshape", [convolved.outputs[0], shape.outputs[0]])
     last = ir.node("Transpose", [parted.outputs[0]], {"perm": [0, 3, 2, 1]})
-    _replace(node, [first, weight, convolved, shape, parted, last])
+    _replace(node, [*first, weight, convolved, shape, parted, last])
     return True
+
+
+def _blocks(signal: ir.Value, block: int) -> list[ir.Node]:
+    """(batch, samples, 1) → (batch, block + 2, blocks), as :func:`.fourier.by_blocks` has it."""
+    assert signal.shape is not None
+    samples = signal.shape[1]
+    assert isinstance(samples, int)
+    count = samples // block
+    zero, one, last, whole_size = (_integers(at) for at in (0, 1, count - 1, count * block))
+    whole = ir.node("Slice", [signal, *_of(zero, whole_size, one)])  # the rest is in no frame
+    shape, axis = _integers(0, count, block), _integers(2)
+    rows = ir.node("Reshape", _of(whole, shape))
+    mean = ir.node("ReduceMean", _of(rows, axis))
+    rest = ir.node("Sub", _of(rows, mean))
+    first, others = (ir.node("Slice", _of(mean, zero, end, one)) for end in (one, last))
+    before = ir.node("Concat", _of(first, others), {"axis": 1})
+    change = ir.node("Sub", _of(mean, before))
+    joined = ir.node("Concat", _of(rest, change, mean), {"axis": 2})
+    moved = ir.node("Transpose", _of(joined), {"perm": [0, 2, 1]})
+    return [zero, one, last, whole_size, whole, shape, axis, rows, mean, rest, first, others, before, change, joined,
+            moved]  # fmt: skip
+
+
+def _integers(*numbers: int) -> ir.Node:
+    return ir.node("Constant", [], {"value_ints": list(numbers)})
+
+
+def _of(*nodes: ir.Node) -> list[ir.Value]:
+    return [node.outputs[0] for node in nodes]
 
 
 def _replace(node: ir.Node, nodes: Sequence[ir.Node]) -> None:
@@ -129,7 +164,7 @@ def _kernels(window: Array, bins: int) -> Array:
     """Real parts of all bins, then imaginary ones: (2 · bins, 1, size)."""
     size = len(window)
     found = waves(size, size, 1, inverse=False, onesided=False)[:bins, :, :, 0] * window
-    return found.transpose(1, 0, 2).reshape(-1, 1, size).astype(np.float32)
+    return found.transpose(1, 0, 2).reshape(-1, 1, size)
 
 
 def _constant(node: ir.Node, place: int) -> Array | None:

@@ -21,6 +21,7 @@ from convertkit.onnx.ml import decompose_kernels
 from convertkit.onnx.specs import following
 from convertkit.onnx.twin.choices import Choices
 from convertkit.onnx.twin.deviations import has_bare_variance, write_plainly
+from convertkit.onnx.twin.frames import write_frames_plainly
 from convertkit.onnx.twin.interpreter import Interpreter
 from convertkit.onnx.twin.noise import Noise
 from convertkit.onnx.twin.values import Tensor, Value, widened
@@ -90,6 +91,7 @@ class Twin:
         decompose_contrib(model)
         decompose_kernels(model)
         write_plainly(model)
+        write_frames_plainly(model)
         self._model, self._interpreter = model, Interpreter()
         return self
 

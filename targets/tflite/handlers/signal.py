@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from convertkit.errors import Unsupported
-from convertkit.onnx.fourier import transform, waves
+from convertkit.onnx.fourier import block_of, by_blocks, transform, waves
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
 from convertkit.targets.tflite.handlers.elementary import constant_ints, constant_of, float_only
@@ -71,7 +71,7 @@ def stft(
 ) -> Tensor:
     """A convolution over time whose kernels are the windowed waves."""
     float_only(x, "STFT")
-    batch, _, parts = static_shape(x, "STFT", but_batch=True)
+    batch, samples, parts = static_shape(x, "STFT", but_batch=True)
     (step,) = constant_ints(frame_step, "the step")
     shape = None if window is None else constant_of(window, "the window")
     points = constant_ints(frame_length, "the frame's length")[0] if frame_length is not None else 0
@@ -81,7 +81,21 @@ def stft(
     weights = waves(points, points, parts, inverse=False, onesided=bool(onesided))
     if shape is not None:
         weights = weights * shape[:, None]
-    kernels = weights.reshape(-1, 1, points, parts).astype(np.float32)
+    kernels = weights.reshape(-1, points, parts)
+    if parts == 1 and (block := block_of(samples, points, step)):
+        x, step = _in_blocks(b, x, samples // block, block), step // block
+        kernels = by_blocks(kernels.transpose(0, 2, 1), block).transpose(0, 2, 1)
     zeros = b.constant(np.zeros(len(kernels), np.float32))
-    found = b.conv_2d(b.expand_dims(x, 1), b.constant(kernels), zeros, padding="VALID", strides=(1, step))
+    wide = b.constant(kernels[:, None].astype(np.float32))
+    found = b.conv_2d(b.expand_dims(x, 1), wide, zeros, padding="VALID", strides=(1, step))
     return b.reshape(found, (batch, found.shape[2], weights.shape[0], 2))
+
+
+def _in_blocks(b: Builder, x: Tensor, count: int, block: int) -> Tensor:
+    """(batch, samples, 1) → (batch, blocks, block + 2), the channels of :func:`.fourier.by_blocks`."""
+    whole = cut(b, x, [slice(None), slice(0, count * block), slice(None)])
+    rows = b.reshape(whole, (x.shape[0], count, block))
+    mean = b.mean(rows, (2,), keep_dims=True)
+    first, others = (cut(b, mean, [slice(None), slice(0, end), slice(None)]) for end in (1, max(count - 1, 1)))
+    before = b.concatenation([first, others], 1) if count > 1 else mean
+    return b.concatenation([b.sub(rows, mean), b.sub(mean, before), mean], 2)

@@ -279,6 +279,22 @@ class LogMel(Seeded):
         return torch.clamp(power @ self.bank, min=1e-10).log10()
 
 
+class Decibels(Seeded):
+    """A spectrogram of half a second of speech in decibels, with no bound but -100: empty bins show all that is left."""
+
+    example_inputs = (torch.zeros(1, 8000),)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("window", torch.hann_window(400))
+        self.register_buffer("bank", torch.rand(201, 12) * (torch.rand(201, 12) < 0.1))
+
+    def forward(self, wave: Tensor) -> Tensor:
+        spectrum = torch.stft(wave, 400, 160, window=self.window, return_complex=True)
+        power = (spectrum.abs() ** 2).transpose(1, 2)
+        return 10 * torch.clamp(power @ self.bank, min=1e-10).log10()
+
+
 class Spectra(Seeded):
     """Fourier transforms of lengths that are not powers of two: real, complex, back, padded, of two axes."""
 

@@ -454,6 +454,19 @@ def test_a_model_of_recordings_is_tried_at_their_sizes(tmp_path: Path) -> None:
     assert result.run({"x": _floats(2, 1000)})["output"].shape == (2, 2, 4)
 
 
+@pytest.mark.parametrize("target", ["onnxruntime", "tflite"])
+def test_decibels_of_what_does_not_change(tmp_path: Path, target: str) -> None:
+    import torch
+
+    result = _exported("Decibels", tmp_path, target)
+    for level in (0.0, 0.3, 1.0, -3.0):
+        x = np.full((1, 8000), level, np.float32)
+        (got,) = result.run({"wave": x}).values()
+        with torch.no_grad():
+            expected = odd_models.Decibels().double()(torch.from_numpy(x).double()).numpy()
+        np.testing.assert_allclose(got, expected, rtol=0, atol=0.01)
+
+
 def test_complex_results_are_refused_with_the_way_out(tmp_path: Path) -> None:
     with pytest.raises(Unsupported, match="the output 'output' is complex") as caught:
         _exported("Spectrum", tmp_path)

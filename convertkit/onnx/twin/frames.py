@@ -1,0 +1,37 @@
+"""Short-time Fourier transforms as the source has them: products of each frame with sines and cosines.
+
+The canonical form takes the mean of each block away first (:data:`.fourier.BY_BLOCKS`), which is the same number with
+smaller roundings than those of a source.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from convertkit.onnx.edit import array_of, initializer, inserted, producer, replaced
+from convertkit.onnx.fourier import BY_BLOCKS
+
+
+def write_frames_plainly(model: ir.Model) -> None:
+    """One convolution of the samples for that of blocks and their means, in place."""
+    for node in [node for node in model.graph.all_nodes() if BY_BLOCKS in node.metadata_props]:
+        rows, weights = _rows(node), array_of(node.inputs[1])
+        if rows is None or weights is None or rows.shape is None:
+            continue
+        block = rows.shape[2]
+        assert isinstance(block, int)
+        shape = initializer(node, np.array([0, 1, -1], np.int64), f"{node.name}/samples")
+        samples = inserted(node, "Reshape", [rows, shape], rows).outputs[0]
+        waves = weights[:, :block].transpose(0, 2, 1).reshape(len(weights), 1, -1)
+        kernels = initializer(node, waves, f"{node.name}/waves")
+        steps = [block * each for each in node.attributes.get_ints("strides", ())]
+        replaced(node, "Conv", [samples, kernels], {"strides": steps})
+
+
+def _rows(node: ir.Node) -> ir.Value | None:
+    """The samples in blocks, before their means are taken away."""
+    moved = producer(node.inputs[0], "Transpose")
+    joined = None if moved is None else producer(moved.inputs[0], "Concat")
+    rest = None if joined is None else producer(joined.inputs[0], "Sub")
+    return None if rest is None else rest.inputs[0]
