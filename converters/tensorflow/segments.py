@@ -50,6 +50,30 @@ class Segments:
         f.end(f.op("Div", found, some if kind == "Mean" else f.op("Sqrt", some)))
 
 
+@tf_op(["UnsortedSegmentSum", "UnsortedSegmentProd", "UnsortedSegmentMax", "UnsortedSegmentMin"])
+class UnsortedSegments:
+    """Rows, or blocks of them, scattered onto as many segments as are asked for; those of negative numbers are dropped.
+
+    A segment without rows has what the reduction begins with, the least number for the largest; tf2onnx leaves an
+    infinity there, and counts negative numbers from the end.
+    """
+
+    @classmethod
+    def version_18(cls, ctx: Any, node: Any, **_: Any) -> None:
+        f = Form(ctx, node)
+        kind, outer = node.type.removeprefix("UnsortedSegment"), len(f.shape(1))
+        ids = f.op("Reshape", f.cast(node.input[1], INT64), f.constant([-1]))
+        count = f.op("Reshape", f.cast(node.input[2], INT64), f.constant([1]))
+        inner = f.part(f.op("Shape", node.input[0]), 0, outer, np.iinfo(np.int64).max)
+        rows = f.op("Reshape", node.input[0], f.op("Concat", f.op("Shape", ids), inner, axis=0))
+        places = f.op("Where", f.op("Less", ids, f.constant(0)), count, ids)
+        sizes = f.op("Concat", f.op("Add", count, f.constant([1])), inner, axis=0)
+        blank = f.op("Expand", f.like(_start(kind, f.numpy())), sizes)
+        places = f.op("Unsqueeze", places, f.constant([1]))
+        found = f.op("ScatterND", blank, places, rows, reduction=_REDUCTIONS[kind])
+        f.end(f.op("Slice", found, f.constant([0]), count, f.constant([0])))
+
+
 def _start(kind: str, dtype: Any) -> Any:
     """What a reduction begins with."""
     if kind not in ("Max", "Min"):
