@@ -144,6 +144,28 @@ class EuclideanNorm:
         f.end(f.op("ReduceL2", node.input[0], axes, keepdims=int(f.flag("keep_dims"))))
 
 
+@tf_op("OneHot")
+class OneHot:
+    """What no place of the row has is nowhere, a negative number, too: ONNX counts it from the end."""
+
+    @classmethod
+    def version_13(cls, ctx: Any, node: Any, **_: Any) -> None:
+        f = Form(ctx, node)
+        ids, depth, axis = f.cast(node.input[0], INT64), f.cast(node.input[1], INT64), node.get_attr_value("axis", -1)
+        on, off = node.input[2], node.input[3]
+        if f.dtype(2) == FLOAT:
+            ids = f.op("Where", f.op("Less", ids, f.constant(0)), depth, ids)
+            values = f.op("Concat", *(f.op("Reshape", each, f.constant([1])) for each in (off, on)), axis=0)
+            f.end(f.op("OneHot", ids, f.op("Reshape", depth, f.constant([1])), values, axis=axis))
+            return
+        rank = len(f.shape())
+        place = axis % (rank + 1)
+        numbers = f.op("Range", f.constant(0), depth, f.constant(1))
+        if place < rank:
+            numbers = f.op("Unsqueeze", numbers, f.constant(list(range(1, rank - place + 1))))
+        f.end(f.op("Where", f.op("Equal", f.op("Unsqueeze", ids, f.constant([place])), numbers), on, off))
+
+
 @tf_op(["DebugGradientIdentity", "GuaranteeConst", "PreventGradient", "Print"])
 class Identity:
     """What hands its first input on."""

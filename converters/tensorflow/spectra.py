@@ -190,6 +190,13 @@ def _angle(w: _Writer, op: Any) -> str:
     return w.two("Atan2", a[1], a[0], _real_of(op))
 
 
+def _exponential(w: _Writer, op: Any) -> Pair:
+    (re, im), real = w.pair(op.inputs[0]), _real_of(op)
+    size = w.node("Exp", [re], T=real)
+    cosine, sine = (w.two("Mul", size, w.node(kind, [im], T=real), real) for kind in ("Cos", "Sin"))
+    return cosine, sine
+
+
 def _cast(w: _Writer, op: Any) -> str | Pair:
     given, wanted = op.inputs[0], op.outputs[0]
     if given.dtype in _REAL:
@@ -303,6 +310,7 @@ _FORMS: Mapping[str, Callable[[_Writer, Any], str | Pair]] = {
     "Mul": _multiplied,
     "RealDiv": _divided,
     "Square": _squared,
+    "Exp": _exponential,
     "Cast": _cast,
     "Const": _known,
 }

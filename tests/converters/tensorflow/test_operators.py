@@ -61,6 +61,10 @@ COUNTS = """
 """
 INTEGERS = """
     "floored": lambda x: tf.cast(x * 9, tf.int32) // [4, 3, 7, -4, -3, 1],
+    "chosen": lambda x: tf.one_hot(tf.cast(x * 3, tf.int32), 4, 2.0, -1.0),
+    "chosen_in_between": lambda x: tf.one_hot(tf.cast(x * 3, tf.int64), 4, axis=1),
+    "chosen_integers": lambda x: tf.one_hot(tf.cast(x * 3, tf.int32), 4, axis=1, dtype=tf.int32),
+    "chosen_bools": lambda x: tf.one_hot(tf.cast(x * 3, tf.int32), 4, True, False),
     "floored_small": lambda x: tf.cast(x * 9, tf.int8) // tf.constant([4, 3, 7, -4, -3, 1], tf.int8),
     "floored_unsigned": lambda x: tf.cast(tf.abs(x) * 9, tf.uint8) // tf.constant(4, tf.uint8),
     "rest": lambda x: tf.cast(x * 9, tf.int32) % [4, 3, 7, -4, -3, 1],

@@ -30,6 +30,8 @@ ways = {
     "filtered": ((None, None), filtered),
     "whole": ((None, 12), lambda x: tf.abs(signal.ifft(signal.fft(tf.cast(x, tf.complex64)) / tf.complex(2.0, 1.0)))),
     "longer": ((None,), lambda x: tf.abs(signal.rfft(x, [31]))),
+    "cepstrum": ((None, None), lambda x: signal.mfccs_from_log_mel_spectrograms(
+        tf.math.log(tf.abs(signal.stft(x, 30, 12, 32))[..., 1:13] + 1e-2))),
     "line": ((None,), lambda x: tf.math.log(tf.abs(signal.stft(x, 400, 160, 512)) + 1e-2)),
 }
 for name, (shape, way) in ways.items():
@@ -50,7 +52,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", ["magnitude", "parts", "filtered", "whole", "longer", "line"])
+@pytest.mark.parametrize("name", ["magnitude", "parts", "filtered", "whole", "longer", "cepstrum", "line"])
 @pytest.mark.parametrize("target", ["onnxruntime", "tflite"])
 def test_lengths_and_batches_stay_dynamic(saved: Path, tmp_path: Path, target: str, name: str):
     made = convertkit.export(saved / name, target, output=tmp_path / "out")
