@@ -280,7 +280,7 @@ class LogMel(Seeded):
 
 
 class Decibels(Seeded):
-    """A spectrogram of half a second of speech in decibels, with no bound but -100: empty bins show all that is left."""
+    """A spectrogram of half a second of speech in decibels, bound by -100 alone: empty bins show all that is left."""
 
     example_inputs = (torch.zeros(1, 8000),)
 
