@@ -2,7 +2,8 @@
 
 Layers that were fitted one by one make up for their own errors; here what stays of all of them, and their biases,
 makes up for what is left at the outputs and on the way.  Zeros stay.  At first half of every batch are samples mixed in
-pairs; where that gains nothing, samples as they are.  Held-out samples decide which state is kept.
+pairs, and to the other half is added what samples differ by; where that gains nothing, samples are taken as they are.
+Held-out samples decide which state is kept.
 Sources: distillation, arXiv:1503.02531; mixed samples, arXiv:1710.09412; Adam, arXiv:1412.6980.
 """
 
@@ -20,6 +21,7 @@ from convertkit.progress import Progress
 from convertkit.quantization.graph.work import multiply_adds
 from convertkit.quantization.pruning.influence import alike, read_values
 from convertkit.quantization.pruning.student import ALL, Arrays, Kept, Student, Teacher
+from convertkit.quantization.pruning.variation import Variation, variation
 from convertkit.quantization.pruning.whitened import Whitened
 from convertkit.quantization.weights.blas import one_thread
 from convertkit.stage import Feed
@@ -35,8 +37,7 @@ _LEAST_SAMPLES = 24
 _USUAL_SAMPLES = 150
 _MOST_TIMES = 3.0
 """More samples than the usual ones give more steps, up to so many times as many: each is seen as often."""
-_MIXED = (0.5, 0.0)
-"""Shares of a batch that are mixed, one round after the other until one gains."""
+_MIXED = _BATCH // 2
 _RATE = 0.02
 """Of one step, relative to the weights in their coordinates, where nothing is left of the answers."""
 _MOMENTUM, _VARIANCE = 0.9, 0.99
@@ -89,7 +90,7 @@ class JointFit:
             return False
         with one_thread():
             fit = _Fit(teacher, student, self.feeds, self.held_out, self.seed)
-            gained = any(fit.round(mixed, steps, self.progress) for mixed in _MIXED)
+            gained = any(fit.round(plain, steps, self.progress) for plain in (False, True))
         if gained:
             student.write()
         return gained
@@ -117,6 +118,9 @@ class _Fit:
     ) -> None:
         self._teacher, self._student, self._feeds, self._held_out = teacher, student, feeds, held_out
         self._random = np.random.default_rng(seed)
+        self._variations = _variations(feeds)
+        if not self._answered(feeds):
+            self._variations = {}
         self._wanted = teacher.answers(held_out)
         self._best = student.loss(held_out, self._wanted)
         self._rate = _RATE * min(1.0, math.sqrt(self._best))  # what is nearly right needs small steps
@@ -125,7 +129,7 @@ class _Fit:
             for trained, read in zip(student.trained, student.inputs(feeds, teacher.answers(feeds)), strict=True)
         ]
 
-    def round(self, mixed: float, steps: int, progress: Progress) -> bool:
+    def round(self, plain: bool, steps: int, progress: Progress) -> bool:
         """Train for so many steps and keep the best state; whether it is a new one."""
         student, first = self._student, self._best
         start = kept = dict(student.arrays)
@@ -133,7 +137,7 @@ class _Fit:
         means = [np.zeros_like(each) for each in weights]
         squares = [np.zeros_like(each) for each in weights]
         for step in progress.track(range(steps), steps, "fitting all layers together"):
-            gradients = self._gradients(mixed)
+            gradients = self._gradients(plain)
             rate = self._rate * _schedule(step / steps)
             for place, each in enumerate(self._whitened):
                 gradient = each.gradient(gradients)
@@ -155,24 +159,46 @@ class _Fit:
         self._best = self._best if gained else first
         return gained
 
-    def _gradients(self, mixed: float) -> Arrays:
-        batch = self._batch(mixed)
+    def _gradients(self, plain: bool) -> Arrays:
+        batch = self._batch(plain)
         return self._student.gradients(batch, self._teacher.answers(batch))
 
-    def _batch(self, mixed: float) -> list[Feed]:
+    def _batch(self, plain: bool) -> list[Feed]:
         random, count = self._random, len(self._feeds)
         chosen, partners = random.integers(0, count, (2, _BATCH))
         shares = random.random(_BATCH)
         batch = [self._feeds[place] for place in chosen]
-        if any(array.dtype.kind != "f" for array in batch[0].values()):
+        if plain or any(array.dtype.kind != "f" for array in batch[0].values()):
             return batch
-        for place in range(int(mixed * _BATCH)):
+        for place in range(_MIXED):
             other, share = self._feeds[partners[place]], shares[place]
             batch[place] = {
                 name: (share * array + (1 - share) * other[name]).astype(array.dtype)
                 for name, array in batch[place].items()
             }
-        return batch
+        return [*batch[:_MIXED], *self._varied(batch[_MIXED:])]
+
+    def _varied(self, batch: Sequence[Feed]) -> list[Feed]:
+        """Each with another sum of deviations, from nothing to as much as samples differ; inputs together."""
+        if not self._variations:
+            return list(batch)
+        count, size = len(next(iter(self._variations.values())).deviations), len(batch)
+        weights = self._random.standard_normal((size, count), np.float32) * self._random.random((size, 1), np.float32)
+        made = {
+            name: change(np.stack([feed[name] for feed in batch]), weights) for name, change in self._variations.items()
+        }
+        return [{name: made[name][place] for name in batch[place]} for place in range(size)]
+
+    def _answered(self, feeds: Sequence[Feed]) -> bool:
+        """Whether the original has finite answers to ``feeds`` with deviations added, as a logarithm may not."""
+        answers = self._teacher.answers(self._varied(feeds))
+        return all(bool(np.isfinite(array).all()) for answer in answers for array in answer.values())
+
+
+def _variations(feeds: Sequence[Feed]) -> dict[str, Variation]:
+    if any(array.dtype.kind != "f" for array in feeds[0].values()):
+        return {}
+    return {name: variation(np.stack([feed[name] for feed in feeds])) for name in feeds[0]}
 
 
 def _schedule(done: float) -> float:

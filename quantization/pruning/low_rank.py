@@ -75,6 +75,7 @@ class LowRank(LossyStep):
     choices: ExportOptions = field(kw_only=True)
 
     name = "low-rank"
+    version = "2"
 
     @property
     def options(self) -> Mapping[str, object]:

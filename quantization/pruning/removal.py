@@ -70,7 +70,7 @@ class PruneChannels(LossyStep):
     choices: ExportOptions = field(kw_only=True)
 
     name = "prune-channels"
-    version = "2"
+    version = "3"
 
     @property
     def options(self) -> Mapping[str, object]:

@@ -58,7 +58,7 @@ class PruneWeights(LossyStep):
     choices: ExportOptions = field(kw_only=True)
 
     name = "prune"
-    version = "5"
+    version = "6"
 
     @property
     def options(self) -> Mapping[str, object]:

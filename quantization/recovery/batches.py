@@ -1,58 +1,25 @@
 """Batches to train on: of few samples more that the original answers, none of which was seen before.
 
 All samples are moved a little where windows slide over them.  Half of them are then mixed in pairs; to the others is
-added what samples differ by.  A random sum of the deviations of all samples from their mean has the covariance of the
-samples: what rises together still does, and what is the same in all of them stays.
+added what samples differ by (:mod:`convertkit.quantization.pruning.variation`).
 Source of mixed samples: arXiv:1710.09412.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from convertkit.quantization.pruning.variation import variation
 from convertkit.quantization.recovery.shifts import Shifts, moved
 
 BATCH = 32
 _MIXED = BATCH // 2
-_DEVIATIONS = 256
-"""Samples whose deviations are summed up, evenly spread over all."""
 
 Samples = Mapping[str, Tensor]
 """By the names of inputs, (samples, …)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Variation:
-    """How samples of one input differ, and the range of each value.
-
-    ``deviations`` (samples, values) are divided by the root of their number.
-    """
-
-    deviations: Tensor
-    low: Tensor
-    high: Tensor
-
-    def __call__(self, batch: Tensor, weights: Tensor) -> Tensor:
-        """``batch`` with sums of deviations by ``weights`` (samples, deviations).
-
-        No value leaves the range that it has in the samples, unless it was outside before.
-        """
-        added = (weights @ self.deviations).reshape(batch.shape).to(batch.dtype)
-        low, high = torch.minimum(self.low, batch), torch.maximum(self.high, batch)
-        return torch.clamp(batch + added, low, high)
-
-
-def variation(samples: Tensor) -> Variation:
-    """Of the ``samples`` (samples, …) of one float input."""
-    count = min(len(samples), _DEVIATIONS)
-    chosen = samples[torch.linspace(0, len(samples) - 1, count).long()].to(torch.float32)
-    deviations = (chosen - chosen.mean(0)).flatten(1) / math.sqrt(count)
-    return Variation(deviations, samples.min(0).values, samples.max(0).values)
 
 
 class Batches:
@@ -62,7 +29,7 @@ class Batches:
         self._samples, self._movable, self._random = samples, movable, random
         self._count = len(next(iter(samples.values())))
         self._real = all(value.is_floating_point() for value in samples.values())
-        self._variations = {name: variation(value) for name, value in samples.items()} if self._real else {}
+        self._variations = {name: variation(value.numpy()) for name, value in samples.items()} if self._real else {}
 
     def next(self) -> dict[str, Tensor]:
         """Another batch of :data:`BATCH` samples."""
@@ -80,7 +47,10 @@ class Batches:
         size = len(next(iter(batch.values())))
         count = len(next(iter(self._variations.values())).deviations)
         weights = torch.randn(size, count, generator=self._random) * torch.rand(size, 1, generator=self._random)
-        return {name: self._variations[name](value, weights) for name, value in batch.items()}
+        return {
+            name: torch.from_numpy(self._variations[name](value.numpy(), weights.numpy()))
+            for name, value in batch.items()
+        }
 
     def keep_plain(self) -> None:
         """From now on add nothing to samples."""

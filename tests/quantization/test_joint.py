@@ -11,7 +11,7 @@ from convertkit.onnx.canonical import canonicalize
 from convertkit.progress import Silent
 from convertkit.quantization.graph.replay import open_session
 from convertkit.quantization.prepare.prepare import prepare
-from convertkit.quantization.pruning.joint import JointFit, fit_jointly
+from convertkit.quantization.pruning.joint import _MIXED, JointFit, _Fit, fit_jointly
 from convertkit.quantization.pruning.patterns import Pattern
 from convertkit.quantization.pruning.products import find_products
 from convertkit.quantization.pruning.student import Student, Teacher
@@ -147,6 +147,40 @@ def test_what_gains_nothing_is_undone() -> None:
     assert not fit_jointly(model, copy, samples[:32], samples[32:], {}, 0, Silent())
     for one, other in zip(find_products(model.graph), find_products(copy.graph), strict=True):
         assert np.array_equal(one.rows, other.rows)
+
+
+def fit_of(model: ir.Model, samples: list[dict[str, np.ndarray]]) -> _Fit:
+    teacher = Teacher(model, samples)
+    return _Fit(teacher, Student(pruned(model, 0.5), teacher.targets, samples[0]), samples, samples[:8], 0)
+
+
+def test_samples_that_are_not_mixed_are_moved_as_samples_differ_until_a_plain_round() -> None:
+    samples = feeds(32)
+    known = np.stack([each["x"] for each in samples])
+    fit = fit_of(every_form(), samples)
+    moved = np.stack([each["x"] for each in fit._batch(False)[_MIXED:]])
+    assert len(moved) == _MIXED
+    assert moved.dtype == np.float32
+    assert not any(np.array_equal(one, other) for one in moved for other in known)
+    assert (moved >= known.min(axis=0)).all()
+    assert (moved <= known.max(axis=0)).all()
+    assert all(any(np.array_equal(each["x"], other) for other in known) for each in fit._batch(True))
+
+
+def test_samples_stay_where_the_original_has_no_answer_to_moved_ones() -> None:
+    """The root of a difference that is positive in all samples."""
+    nodes = [
+        helper.make_node("Gemm", ["x", "w", "b"], ["d"], "difference"),
+        helper.make_node("Sqrt", ["d"], ["y"], "root"),
+    ]
+    constants = {"w": np.array([[1, 1], [-1, -1]], np.float32), "b": np.zeros(2, np.float32)}
+    model = canonicalize(ir.from_proto(model_of(nodes, constants, {"x": [1, 2]}, {"y": [1, 2]})))
+    prepare(model)
+    random = np.random.default_rng(0)
+    small, more = random.uniform(-1, 1, (32, 1, 1)), 0.01 + random.exponential(1, (32, 1, 1))
+    samples = [{"x": each} for each in np.concatenate([small + more, small], axis=2).astype(np.float32)]
+    batch = fit_of(model, samples)._batch(False)[_MIXED:]
+    assert all(any(np.array_equal(each["x"], other["x"]) for other in samples) for each in batch)
 
 
 def test_few_samples_are_not_learnt_by_heart() -> None:
