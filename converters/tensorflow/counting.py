@@ -133,6 +133,21 @@ class Bound:
         f.end(f.cast(f.op("ReduceSum", f.cast(inside, INT32), f.constant([-1]), keepdims=0), dtype))
 
 
+@tf_op("Bucketize")
+class Bucketize:
+    """How many boundaries are no larger; all of them for NaN, as a binary search has it."""
+
+    @classmethod
+    def version_13(cls, ctx: Any, node: Any, **_: Any) -> None:
+        f, x = Form(ctx, node), node.input[0]
+        kind = f.numpy() if np.dtype(f.numpy()).kind == "f" else np.float32
+        if np.dtype(f.numpy()).kind != "f":
+            x = f.op("Cast", x, to=FLOAT)
+        bounds = f.constant(np.array(node.get_attr_value("boundaries"), np.float32), kind)
+        below = f.op("Less", f.op("Unsqueeze", x, f.constant([-1])), bounds)
+        f.end(f.op("ReduceSum", f.op("Cast", f.op("Not", below), to=INT32), f.constant([-1]), keepdims=0))
+
+
 @tf_op("EuclideanNorm")
 class EuclideanNorm:
     @classmethod

@@ -40,7 +40,7 @@ from convertkit.converters.tensorflow.narrow import widen_narrow_integers
 from convertkit.converters.tensorflow.numbering import renumber
 from convertkit.converters.tensorflow.slices import drop_whole_axes
 from convertkit.converters.tensorflow.spectra import with_pairs
-from convertkit.converters.tensorflow.windows import pad_no_less_than_nothing
+from convertkit.converters.tensorflow.windows import pad_no_less_than_nothing, state_pads_of_stride_one
 from convertkit.errors import ConvertKitError, ToolError, Unsupported
 from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.load import load_model
@@ -131,6 +131,7 @@ def _by_tf2onnx(job: Job) -> ir.Model:
     model: ir.Model = ir.from_proto(found.proto)
     drop_whole_axes(model)
     pad_no_less_than_nothing(model)
+    state_pads_of_stride_one(model)
     _rename(model, job, found.inputs, found.outputs)
     return model
 

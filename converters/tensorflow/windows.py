@@ -153,3 +153,21 @@ def pad_no_less_than_nothing(model: ir.Model) -> None:
         node.attributes["pads"] = ir.AttrInt64s("pads", kept)
         grown = [extra - min(total, 0) for extra, total in zip(more, whole, strict=True)]
         node.attributes["output_padding"] = ir.AttrInt64s("output_padding", grown)
+
+
+def state_pads_of_stride_one(model: ir.Model) -> None:
+    """State what SAME_UPPER pads without strides, whatever the sizes are, in place.
+
+    ONNX Runtime computes no padding of a window with dilations.
+    """
+    for node in model.graph.all_nodes():
+        rule = node.attributes.get_string("auto_pad", "NOTSET") if node.op_type == "Conv" else "NOTSET"
+        kernel = node.attributes.get_ints("kernel_shape", ())
+        ones = (1,) * len(kernel)
+        strides, dilations = (node.attributes.get_ints(name, ones) for name in ("strides", "dilations"))
+        if rule != "SAME_UPPER" or not kernel or set(strides) != {1}:
+            continue
+        totals = [(size - 1) * gap for size, gap in zip(kernel, dilations, strict=True)]
+        pads = [*(total // 2 for total in totals), *(total - total // 2 for total in totals)]
+        node.attributes["pads"] = ir.AttrInt64s("pads", pads)
+        node.attributes.pop("auto_pad")

@@ -41,6 +41,8 @@ COUNTS = """
     "nth_last": lambda x: tf.raw_ops.NthElement(input=x, n=1, reverse=True),
     "sorted_in": lambda x: tf.searchsorted(tf.sort(x[:, 0]), x[:, 1]),
     "sorted_after": lambda x: tf.searchsorted(tf.sort(x[:, 0]), tf.sort(x[:, 0]), "right"),
+    "buckets": lambda x: tf.raw_ops.Bucketize(input=x, boundaries=[-1.0, 0.0, 0.25, 2.0]),
+    "buckets_of_integers": lambda x: tf.raw_ops.Bucketize(input=tf.cast(x * 3, tf.int32), boundaries=[-1.0, 0.0, 2.5]),
     "euclidean": lambda x: tf.math.reduce_euclidean_norm(x, 1),
     "cross_entropy": lambda x: tf.nn.sparse_softmax_cross_entropy_with_logits(
         tf.cast(tf.abs(x[:, 1, 0]), tf.int32) % 6, x[:, 0]),

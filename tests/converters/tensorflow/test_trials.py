@@ -19,6 +19,8 @@ import tensorflow as tf
 kernel = tf.reshape(tf.sin(tf.range(300.0) * 1.7), [5, 5, 3, 4])
 ways = {
     "valid": ((None, None, None, 3), lambda x: tf.nn.conv2d(tf.nn.max_pool2d(x, 3, 2, "VALID"), kernel, 2, "VALID")),
+    "mean": ((None, None, None, 3), lambda x: tf.reduce_mean(tf.nn.conv2d(x, kernel, 1, "VALID"), [1, 2])),
+    "dilated": ((None, None, None, 3), lambda x: tf.nn.conv2d(x, kernel, 1, "SAME", dilations=2)),
     "one": ((None, None), lambda x: tf.reshape(x, [-1, 7, 11]) * 2),
 }
 for name, (shape, way) in ways.items():
@@ -41,6 +43,14 @@ def test_windows_larger_than_two_elements_leave_sizes_dynamic(saved: Path, tmp_p
     assert made.artifact.inputs[0].shape == ("batch", "x_1", "x_2", 3)
     x = np.random.default_rng(3).standard_normal((1, 26, 31, 3)).astype(np.float32)
     assert made.run({"x": x})["y"].shape == (1, 4, 6, 4)
+
+
+@pytest.mark.parametrize("name", ["mean", "dilated"])
+@pytest.mark.parametrize("target", ["onnxruntime", "tflite"])
+def test_windows_that_give_nothing_of_two_elements(saved: Path, tmp_path: Path, name: str, target: str):
+    """TensorFlow gives empty tensors, and NaN for their means, where ONNX Runtime fails."""
+    made = convertkit.export(saved / name, target, output=tmp_path / "out")
+    assert made.artifact.inputs[0].shape == ("batch", "x_1", "x_2", 3)
 
 
 def test_a_model_that_takes_none_of_the_sizes_is_told_which_and_why(saved: Path, tmp_path: Path):
