@@ -40,6 +40,7 @@ from convertkit.converters.tensorflow.narrow import widen_narrow_integers
 from convertkit.converters.tensorflow.numbering import renumber
 from convertkit.converters.tensorflow.slices import drop_whole_axes
 from convertkit.converters.tensorflow.spectra import with_pairs
+from convertkit.converters.tensorflow.steady_spectra import take_means_away
 from convertkit.converters.tensorflow.windows import pad_no_less_than_nothing, state_pads_of_stride_one
 from convertkit.errors import ConvertKitError, ToolError, Unsupported
 from convertkit.onnx.canonical import canonicalize
@@ -102,6 +103,7 @@ class Route:
         """Write the job's ONNX; ``Differs`` where its numbers are compared and are not the model's."""
         model = with_recurrent_operators(canonicalize(self.make(job)))
         widen_narrow_integers(model)
+        take_means_away(model)
         artifact = save_model(model, job.to, job.made_by)
         if not compared:
             return

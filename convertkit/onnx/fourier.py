@@ -19,6 +19,8 @@ _SHORTEST_BLOCK = 16
 """Samples of a block of which means are taken away: each adds two values to that many."""
 BY_BLOCKS = "convertkit.by_blocks"
 """Key in the ``metadata_props`` of a convolution that transforms frames of blocks and what their means change by."""
+LESS_MEAN = "convertkit.less_mean"
+"""The same of a sum of what frames less their means meet, and of what the means do."""
 
 
 def transform(size: int, points: int, parts: int, inverse: bool, onesided: bool) -> Array:

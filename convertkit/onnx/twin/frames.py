@@ -1,7 +1,7 @@
 """Short-time Fourier transforms as the source has them: products of each frame with sines and cosines.
 
-The canonical form takes the mean of each block away first (:data:`.fourier.BY_BLOCKS`), which is the same number with
-smaller roundings than those of a source.
+The canonical form takes the mean of each block or frame away first (:data:`.fourier.BY_BLOCKS`, ``LESS_MEAN``), which
+is the same number with smaller roundings than those of a source.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.onnx.edit import array_of, initializer, inserted, producer, replaced
-from convertkit.onnx.fourier import BY_BLOCKS
+from convertkit.onnx.fourier import BY_BLOCKS, LESS_MEAN
 
 
 def write_frames_plainly(model: ir.Model) -> None:
-    """One convolution of the samples for that of blocks and their means, in place."""
+    """One convolution or product of the samples for that of what they differ from means by, in place."""
     for node in [node for node in model.graph.all_nodes() if BY_BLOCKS in node.metadata_props]:
         rows, weights = _rows(node), array_of(node.inputs[1])
         if rows is None or weights is None or rows.shape is None:
@@ -27,6 +27,12 @@ def write_frames_plainly(model: ir.Model) -> None:
         kernels = initializer(node, waves, f"{node.name}/waves")
         steps = [block * each for each in node.attributes.get_ints("strides", ())]
         replaced(node, "Conv", [samples, kernels], {"strides": steps})
+    for node in [node for node in model.graph.all_nodes() if LESS_MEAN in node.metadata_props]:
+        product = producer(node.inputs[0], "MatMul")
+        rest = None if product is None else producer(product.inputs[0], "Sub")
+        if product is not None and rest is not None and rest.inputs[0] is not None:
+            product.replace_input_with(0, rest.inputs[0])
+            replaced(node, "Identity", [product.outputs[0]])
 
 
 def _rows(node: ir.Node) -> ir.Value | None:
