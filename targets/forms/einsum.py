@@ -104,11 +104,10 @@ def _sum_axes(b: Writer, x: Operand, axes: tuple[int, ...]) -> Operand:
 
 def _product(b: Writer, x: Operand, y: Operand, needed: set[str]) -> Operand:
     """The product of two operands, with letters that nobody needs any more summed."""
+    x, y = _without_ones(b, x, y), _without_ones(b, y, x)
     x = _summed(b, x, needed | set(y.letters))
     y = _summed(b, y, needed | set(x.letters))
     both = [letter for letter in x.letters if letter in y.letters]
-    if any(_stretched(x.size(letter), y.size(letter)) for letter in both):
-        return _broadcast_product(b, x, y, needed)
     batch = [letter for letter in both if letter in needed]
     inner = [letter for letter in both if letter not in needed]
     rows = [letter for letter in x.letters if letter not in y.letters]
@@ -126,22 +125,18 @@ def _product(b: Writer, x: Operand, y: Operand, needed: set[str]) -> Operand:
     return Operand(name, letters, tuple(sizes[letter] for letter in letters))
 
 
-def _stretched(one: int | None, other: int | None) -> bool:
-    """Whether an axis of one meets a longer one, which only an ellipsis may do."""
-    return one != other and (1 in (one, other) or None not in (one, other))
-
-
-def _broadcast_product(b: Writer, x: Operand, y: Operand, needed: set[str]) -> Operand:
-    """Axes of size one that meet larger ones (in an ellipsis): an elementwise product, then sums."""
-    letters = x.letters + "".join(letter for letter in y.letters if letter not in x.letters)
-    views, shapes = [], []
-    for operand in (x, y):
-        order = "".join(letter for letter in letters if letter in operand.letters)
-        shape = tuple(_known(operand.size(letter)) if letter in operand.letters else 1 for letter in letters)
-        views.append(_reshaped(b, _ordered(b, operand, order).name, shape))
-        shapes.append(shape)
-    product = Operand(b.op("Mul", views), letters, tuple(np.broadcast_shapes(*shapes)))
-    return _summed(b, product, needed)
+def _without_ones(b: Writer, x: Operand, other: Operand) -> Operand:
+    """``x`` without axes of size one that may meet longer ones: what it holds is the same along those."""
+    axes = [
+        axis
+        for axis, letter in enumerate(x.letters)
+        if letter in other.letters and x.shape[axis] == 1 != other.size(letter)
+    ]
+    if not axes:
+        return x
+    name = b.op("Squeeze", [x.name, b.constant(np.array(axes, np.int64))])
+    kept = [axis for axis in range(len(x.shape)) if axis not in axes]
+    return Operand(name, "".join(x.letters[axis] for axis in kept), tuple(x.shape[axis] for axis in kept))
 
 
 def _grouped(b: Writer, x: Operand, groups: tuple[list[str], ...], sizes: dict[str, int | None]) -> str:
@@ -180,7 +175,7 @@ def _view(sizes: Sequence[int | None], leading: int) -> tuple[int, ...]:
 
 def _known(size: int | None) -> int:
     if size is None:
-        raise UnknownSize("an Einsum that repeats or stretches an axis whose size is only known at run time")
+        raise UnknownSize("an Einsum that repeats an axis whose size is only known at run time")
     return size
 
 

@@ -106,6 +106,11 @@ def test_einsum(equation: str, shapes: tuple[tuple[int, ...], ...], wanted: list
 
 FREE = [
     ("nij,nkj->nik", (("N", 3, 4), ("N", 5, 4)), ["MatMul", "Transpose"]),
+    (
+        "nchw,nkc->nkhw",
+        (("N", 3, 2, 4), (1, 5, 3)),
+        ["MatMul", "Reshape", "Reshape", "Squeeze", "Transpose", "Transpose", "Transpose"],
+    ),
     ("nct,ncs->nts", (("N", 3, "T"), ("N", 3, "T")), ["MatMul", "Transpose"]),
     ("nhid,nhjd->nhij", (("N", 2, "T", 5), ("N", 2, 6, 5)), ["MatMul", "Transpose"]),
     ("...ij,jk->...ik", (("N", 3, 4, 5), (5, 6)), ["MatMul", "Reshape", "Reshape"]),
