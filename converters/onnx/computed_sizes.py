@@ -50,8 +50,9 @@ def free_computed_sizes(model: ir.Model) -> None:
     for value in declared:
         value.shape = _kept(value)
     common.ShapeInferencePass(check_type=False, strict_mode=False)(model)
+    taken = _names(model.graph)
     for value, shape in declared.items():
-        value.shape = _freed(value, shape) if value.is_graph_output() else _told(value, shape)
+        value.shape = _freed(value, shape, taken) if value.is_graph_output() else _told(value, shape)
 
 
 def _following(graph: ir.Graph) -> list[ir.Value]:
@@ -120,10 +121,23 @@ def _is_stored(value: ir.Value) -> bool:
     return value.is_initializer() if node is None else node.op_type == "Constant" and not node.domain
 
 
-def _freed(output: ir.Value, declared: ir.Shape) -> ir.Shape:
-    """The sizes of an output: those that the rules do not tell get a name."""
-    told = _told(output, declared)
-    return ir.Shape([f"{output.name}_{axis}" if _is_free(dim) else dim for axis, dim in enumerate(told)])
+def _names(graph: ir.Graph) -> set[str]:
+    """The names that sizes have."""
+    values = (*graph.inputs, *graph.outputs, *(value for node in graph for value in node.outputs))
+    return {str(dim.value) for value in values for dim in value.shape or () if isinstance(dim, ir.SymbolicDim)}
+
+
+def _freed(output: ir.Value, declared: ir.Shape, taken: set[str]) -> ir.Shape:
+    """The sizes of an output: those that the rules do not tell get a name of their own, which is then ``taken``."""
+    sizes: list[int | ir.SymbolicDim | str] = list(_told(output, declared))
+    for axis, dim in enumerate(sizes):
+        if isinstance(dim, ir.SymbolicDim) and _is_free(dim):
+            name = f"{output.name}_{axis}"
+            while name in taken:
+                name += "_"
+            taken.add(name)
+            sizes[axis] = name
+    return ir.Shape(sizes)
 
 
 def _told(value: ir.Value, declared: ir.Shape) -> ir.Shape:

@@ -35,7 +35,8 @@ class Segments:
         count = f.op("Add", f.op("ReduceMax", ids, f.constant([0]), keepdims=1), f.constant([1]))
         inner = f.part(f.op("Shape", rows), 0, 1, np.iinfo(np.int64).max)
         places = f.op("Unsqueeze", ids, f.constant([1]))
-        blank = f.op("Expand", f.like(_start(kind, f.numpy())), f.op("Concat", count, inner, axis=0))
+        start = _start(kind, f.numpy(), least=np.inf)
+        blank = f.op("Expand", f.like(start), f.op("Concat", count, inner, axis=0))
         found = f.op("ScatterND", blank, places, rows, reduction=_REDUCTIONS[kind])
         if kind in ("Sum", "Prod"):
             f.end(found)
@@ -74,10 +75,12 @@ class UnsortedSegments:
         f.end(f.op("Slice", found, f.constant([0]), count, f.constant([0])))
 
 
-def _start(kind: str, dtype: Any) -> Any:
-    """What a reduction begins with."""
+def _start(kind: str, dtype: Any, least: float = 0.0) -> Any:
+    """What a reduction begins with; of reals -``least`` for the largest where that is given."""
     if kind not in ("Max", "Min"):
         return 1 if kind == "Prod" else 0
+    if least and np.dtype(dtype).kind == "f":
+        return -least if kind == "Max" else least
     ends = np.finfo(dtype) if np.dtype(dtype).kind == "f" else np.iinfo(dtype)
     return ends.min if kind == "Max" else ends.max
 

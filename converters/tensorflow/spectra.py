@@ -75,7 +75,8 @@ class _Writer:
                 self._made.node.append(op.node_def)
                 continue
             form = _FORMS.get(op.type, _moved if op.type in _MOVES else None)
-            if form is None or op.control_inputs:
+            is_output = any(each.dtype in _REAL and not each.consumers() for each in op.outputs)
+            if form is None or op.control_inputs or is_output:
                 raise _Unknown
             result = form(self, op)
             if op.outputs[0].dtype in _REAL:

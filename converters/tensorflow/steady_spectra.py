@@ -71,8 +71,9 @@ def _unwindowed(value: ir.Value | None) -> tuple[ir.Value | None, Array | None]:
     node = producer(value, "Mul")
     for x, factor in () if node is None else (node.inputs, node.inputs[::-1]):
         window = array_of(factor)
-        known = window is not None and x is not None and x.shape is not None and window.size == x.shape[-1]
-        if known and window is not None and window.shape[-1:] == (window.size,):
+        if window is None or x is None or x.shape is None or window.ndim > len(x.shape):
+            continue
+        if window.shape[-1:] == (window.size,) and window.size == x.shape[-1]:
             return x, window.reshape(-1).astype(np.float64)
     return value, None
 

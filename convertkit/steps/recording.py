@@ -130,8 +130,9 @@ class Recorder:
 
 
 def _is_empty(recording: Recording) -> bool:
-    """Whether no output holds anything, as the spectrum of a sound that is shorter than its window."""
-    return all(not value.size for outputs in recording.outputs[: recording.usual] for value in outputs.values())
+    """Whether outputs hold nothing or zeros alone, as where a sound is shorter than the window of its spectrum."""
+    values = [value for outputs in recording.outputs[: recording.usual] for value in outputs.values()]
+    return all(not value.size or (value.dtype.kind in "fiub" and not value.any()) for value in values)
 
 
 def recorded(stage: str, artifact: Artifact, source: Recording) -> Recording:

@@ -40,5 +40,7 @@ class Variation:
 def variation(samples: Array) -> Variation:
     """Of the ``samples`` (samples, …) of one float input."""
     chosen = samples[np.linspace(0, len(samples) - 1, min(len(samples), _DEVIATIONS)).astype(int)].astype(np.float32)
-    deviations = ((chosen - chosen.mean(axis=0)) / np.sqrt(np.float32(len(chosen)))).reshape(len(chosen), -1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        deviations = ((chosen - chosen.mean(axis=0)) / np.sqrt(np.float32(len(chosen)))).reshape(len(chosen), -1)
+    deviations[:, ~np.isfinite(deviations).all(axis=0)] = 0.0  # a mask of the least numbers, say
     return Variation(deviations, samples.min(axis=0), samples.max(axis=0))

@@ -45,6 +45,8 @@ _SIZES: Mapping[str, tuple[int, ...]] = {
 }  # fmt: skip
 """Inputs that decide about the size of what the operator makes."""
 _OF_VALUES = frozenset({"WHERE", "UNIQUE"})
+_OF_FREE_SIZES = frozenset({"SLICE", "TOPK_V2"})
+"""What LiteRT allocates while it runs where an input has a dynamic size, though its result's is known before."""
 
 
 def read_behind_factors(program: Program) -> None:
@@ -57,6 +59,8 @@ def read_behind_factors(program: Program) -> None:
 
 def _is_sized_late(operation: Operation) -> bool:
     given = [operation.inputs[place] for place in _SIZES.get(operation.code, ()) if place < len(operation.inputs)]
+    if operation.code in _OF_FREE_SIZES and operation.inputs[0] is not None and not operation.inputs[0].is_static:
+        return True
     return operation.code in _OF_VALUES or any(tensor is not None and tensor.constant is None for tensor in given)
 
 

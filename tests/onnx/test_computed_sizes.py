@@ -15,6 +15,7 @@ from convertkit.converters.onnx.computed_sizes import free_computed_sizes
 _HEAD = '<ir_version: 8, opset_import: ["" : 17]> g '
 _CASES = {
     "NonZero": ("(float[3,4] x) => (int64[2,7] y) { y = NonZero(x) }", [2, "y_1"]),
+    "a name that an input has": ("(float[3,y_1] x) => (int64[2,7] y) { y = NonZero(x) }", [2, "y_1_"]),
     "Unique": ("(int64[6] x) => (int64[4] y) { y = Unique(x) }", ["y_0"]),
     "Compress": ("(float[3,4] x, bool[3] c) => (float[2,4] y) { y = Compress<axis = 0>(x, c) }", ["y_0", 4]),
     "what follows": (

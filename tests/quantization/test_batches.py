@@ -90,3 +90,14 @@ def test_nothing_is_added_where_the_original_has_no_answer_then() -> None:
     answers = taught(batch.next(), ["y"])[0]
     assert answers.isfinite().all()
     assert not torch.equal(training._batches(taught, ["d"], samples, 0).varied(samples)["x"], samples["x"])
+
+
+def test_masks_of_the_least_numbers_stay() -> None:
+    samples = np.zeros((8, 3), np.float32)
+    samples[::2, 1] = np.finfo(np.float32).min
+    samples[:, 2] = np.arange(8)
+    found = variation(samples)
+    assert np.isfinite(found.deviations).all()
+    made = found(samples, np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32))
+    assert (made[:, :2] == samples[:, :2]).all()
+    assert (made[:, 2] != samples[:, 2]).any()

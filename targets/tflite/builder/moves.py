@@ -141,7 +141,11 @@ class Moves(BuilderCore):
     # --- cutting and joining ---------------------------------------------------------------------
 
     def slice(self, x: Tensor, begin: Sequence[int], size: Sequence[int]) -> Tensor:
-        """``size[i]`` elements from ``begin[i]``; a size of -1 means to the end."""
+        """``size[i]`` elements from ``begin[i]``; a size of -1 means to the end.
+
+        A STRIDED_SLICE where a size of ``x`` is dynamic: LiteRT does not allocate what SLICE makes of it before it
+        runs, nor anything behind that, and XNNPACK leaves it out.
+        """
         ends = [full if count == DYNAMIC else first + count for first, count, full in zip(begin, size, x.shape)]
         shape = tuple(DYNAMIC if end == DYNAMIC else end - first for first, end in zip(begin, ends, strict=True))
         if shape == x.shape and DYNAMIC not in shape:
@@ -149,6 +153,11 @@ class Moves(BuilderCore):
         if x.constant is not None:
             cut = x.constant[tuple(slice(first, end) for first, end in zip(begin, ends, strict=True))]
             return self.constant(cut, x.quantization, x.dtype)
+        if DYNAMIC in x.shape:
+            first = sum(1 << axis for axis, start in enumerate(begin) if start == 0)
+            last = sum(1 << axis for axis, end in enumerate(ends) if end == x.shape[axis])
+            stops = [0 if end == DYNAMIC else end for end in ends]
+            return self.strided_slice(x, begin, stops, [1] * x.rank, shape, begin_mask=first, end_mask=last)
         return self.emit("SLICE", (x, self.ints(begin), self.ints(size)), shape, x.dtype, None, x.quantization)
 
     def slice_at(self, x: Tensor, begin: Tensor, size: Tensor, shape: tuple[int, ...]) -> Tensor:

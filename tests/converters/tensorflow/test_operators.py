@@ -53,6 +53,7 @@ COUNTS = """
     "turned_in_time": lambda x: tf.reverse_sequence(x, tf.cast(tf.minimum(tf.abs(x[:, 0, 0]) * 3, 6), tf.int32), 2, 0),
     "turned_rows": lambda x: tf.reverse_sequence(x, [1, 6, 3, 4], 2, 1),
     "printed": lambda x: tf.raw_ops.Print(input=x, data=[x], message="x"),
+    "largest_of_nothing": lambda x: tf.math.segment_max(tf.where(x[0] > 0.0, x[0], -np.inf), [0, 0, 3, 3]),
     "largest_of_any": lambda x: tf.math.unsorted_segment_max(x[0], [4, 0, -1, 4], 6),
     "least_of_any": lambda x: tf.math.unsorted_segment_min(tf.cast(x[0] * 9, tf.int32), [4, 0, 1, 4], 6),
     "sum_of_blocks": lambda x: tf.math.unsorted_segment_sum(x[0], [[4, 0, -1, 4, 2, 2]] * 4, 6),

@@ -34,6 +34,7 @@ ways = {
                                                  tf.math.angle(signal.stft(x + 2.0, 30, 12))], -1)),
     "filtered": ((None, None), filtered),
     "whole": ((None, 12), lambda x: tf.abs(signal.ifft(signal.fft(tf.cast(x, tf.complex64)) / tf.complex(2.0, 1.0)))),
+    "back": ((None, None), lambda x: signal.inverse_stft(signal.stft(x, 30, 12, 32), 30, 12, 32)),
     "longer": ((None,), lambda x: tf.abs(signal.rfft(x, [31]))),
     "cepstrum": ((None, None), lambda x: signal.mfccs_from_log_mel_spectrograms(
         tf.math.log(tf.abs(signal.stft(x, 30, 12, 32))[..., 1:13] + 1e-2))),
@@ -59,7 +60,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", ["magnitude", "parts", "filtered", "whole", "longer", "cepstrum", "line"])
+@pytest.mark.parametrize("name", ["magnitude", "parts", "filtered", "whole", "longer", "cepstrum", "line", "back"])
 @pytest.mark.parametrize("target", ["onnxruntime", "tflite"])
 def test_lengths_and_batches_stay_dynamic(saved: Path, tmp_path: Path, target: str, name: str):
     made = convertkit.export(saved / name, target, output=tmp_path / "out")

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from ai_edge_litert.interpreter import Interpreter
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from onnx import numpy_helper, parser
 
 from convertkit.onnx.canonical import canonicalize
@@ -121,3 +121,37 @@ def test_a_file_whose_sizes_are_known_has_no_factors(tmp_path):
     plain = written(tmp_path, "dense", "\n d = Concat<axis=1>(b, b)\n y = MatMul(d, v) }")
     assert "MUL" not in plain
     assert written(tmp_path, "dense")[0] == "MUL"
+
+
+KNOWN = {
+    "cut": " d = Slice(b, zero1, two1, last)\n y = MatMul(d, v2) }",
+    "two parts": """ d = Slice(b, zero1, two1, last)
+ e = Slice(b, two1, width, last)
+ f = Concat<axis=1>(e, d)
+ y = MatMul(f, v5) }""",
+    "normalised": " d = LayerNormalization(b, c)\n y = MatMul(d, v5) }",
+    "split": " d, e = Split<axis=1>(b, two_and_three)\n f = Concat<axis=1>(e, d)\n y = MatMul(f, v5) }",
+}
+STORED |= {
+    "one1": np.array([1]), "v1": RNG.normal(size=(1, 3)).astype(np.float32),
+    "two1": np.array([2]), "v2": RNG.normal(size=(2, 3)).astype(np.float32), "two_and_three": np.array([2, 3]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_everything_is_allocated_before_the_first_call_where_sizes_are_known(name, tmp_path):
+    """What is allocated while the model runs moves the others, and XNNPACK reads them where they were."""
+    assert "MUL" not in written(tmp_path, "dense", f"\n{KNOWN[name]}")[:3]
+    interpreter = Interpreter(
+        str(tmp_path / "model.tflite"),
+        experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+    )
+    interpreter.resize_tensor_input(0, [4, 6])
+    interpreter.allocate_tensors()
+    for details in interpreter.get_tensor_details():
+        assert interpreter.tensor(details["index"])() is not None  # it raises an error of what is not allocated
+
+
+def test_what_litert_allocates_late_is_read_behind_factors(tmp_path):
+    codes = written(tmp_path, "dense", "\n d, places = TopK(b, one1)\n y = MatMul(d, v1) }")
+    assert codes[0] == "MUL"
