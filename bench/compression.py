@@ -1,6 +1,6 @@
 """What is left of trained models: pruning, few bits and training, beside plain magnitude pruning.
 
-    python bench/compression.py OUT CASES [--models A,B] [--ways A,B]
+    python bench/compression.py OUT CASES [--models A,B] [--ways 'A;B']
 
 CASES holds NAME.onnx, NAME.calib.npz and NAME.eval.npz (``make_cases.py``, ``compression_models.py``).  Results go to
 ``OUT/compression.json`` as they come, and what is in there is not made again: a run that was stopped goes on.  Then the
