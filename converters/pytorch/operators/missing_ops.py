@@ -34,7 +34,7 @@ from convertkit.converters.pytorch.operators import (
     whole_numbers,
     windows,
 )
-from convertkit.converters.pytorch.operators.per_sample import convolution, has_dynamic_groups
+from convertkit.converters.pytorch.operators.per_sample import convolution, convolution_1d, has_dynamic_groups
 
 _ATEN = torch.ops.aten
 
@@ -209,6 +209,7 @@ SUBSTITUTES: Mapping[Any, Substitute] = MappingProxyType(
         _ATEN.amin.default: Substitute(places.extreme_of_all(torch.amin), _over_all),
         **{overload: Substitute(places.extreme_flag(overload), _is_flags) for overload in _EXTREMES},
         _ATEN.sort.default: Substitute(places.sort_flags, _is_flags),
+        _ATEN.conv1d.default: Substitute(convolution_1d, has_dynamic_groups),
         _ATEN.conv2d.default: Substitute(convolution, has_dynamic_groups),
         **{overload: Substitute(*pair) for overload, pair in maximum_pools.POOLS.items()},
         _ATEN.embedding_bag.padding_idx: Substitute(bags.even_bags, bags.are_even),

@@ -38,7 +38,22 @@ def convolution(
     return result if bias is None else result + bias.reshape(1, -1, 1, 1)
 
 
+def convolution_1d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Sequence[int] = (1,),
+    padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
+    groups: Any = 1,
+) -> Any:
+    """``aten::conv1d`` of one row [1, G C, L] with kernels [G O, C, l], where G is only known at run time."""
+    wide = x.unsqueeze(2), weight.unsqueeze(2)
+    found = convolution(*wide, bias, (1, *stride), (0, *padding), (1, *dilation), groups)
+    return NotImplemented if found is NotImplemented else found.squeeze(2)
+
+
 def has_dynamic_groups(node: Any) -> bool:
-    """Whether a node of ``conv2d`` has as many groups as only the running model knows."""
+    """Whether a node of ``conv1d`` or ``conv2d`` has as many groups as only the running model knows."""
     groups = node.args[6] if len(node.args) > 6 else node.kwargs.get("groups", 1)
     return not isinstance(groups, int)

@@ -73,3 +73,30 @@ def test_a_modulated_convolution_is_delivered(tmp_path: Path) -> None:
     given = {"x": x.astype(np.float32), "style": style.astype(np.float32)}
     expected = model(*map(torch.from_numpy, given.values())).detach().numpy()
     np.testing.assert_allclose(next(iter(result.run(given).values())), expected, rtol=0, atol=1e-5)
+
+
+class Deltas(nn.Module):
+    """Differences over time of every feature of every sample, a group each, as torchaudio's ComputeDeltas has them."""
+
+    def __init__(self, **options: object) -> None:
+        super().__init__()
+        self.options = options
+
+    def forward(self, x: Tensor) -> Tensor:
+        row = x.reshape(1, -1, x.shape[-1])
+        kernel = torch.arange(-2.0, 3.0).repeat(row.shape[1], 1, 1)
+        result = functional.conv1d(row, kernel, groups=row.shape[1], **self.options)
+        return result.reshape(x.shape[0], x.shape[1], -1)
+
+
+@pytest.mark.parametrize("options", [{}, {"stride": 2, "padding": 2}, {"dilation": 2, "padding": 1}], ids=str)
+def test_rows_with_a_kernel_each(options: dict[str, int]) -> None:
+    model = Deltas(**options)
+    batch = torch.export.Dim("batch")
+    program = torch.export.export(model, (torch.randn(2, 3, 12),), dynamic_shapes=({0: batch},), strict=False)
+    table = substitutes(program)
+    assert torch.ops.aten.conv1d.default in table
+    made = program.run_decompositions(table).module()
+    for size in (2, 1, 5):
+        x = torch.randn(size, 3, 12)
+        torch.testing.assert_close(made(x), model(x), rtol=1e-5, atol=1e-5)
