@@ -77,7 +77,7 @@ def _kept(value: ir.Value) -> ir.Shape | None:
     if node is None or node.domain or node.op_type not in ("Slice", "Split", "TopK"):
         return None
     cut, (x, *_) = _axes(node), node.inputs
-    if cut is None or x is None or x.shape is None:
+    if cut is None or x is None or not x.shape:
         return None
     along = {axis % len(x.shape) for axis in cut}
     return ir.Shape([None if axis in along else dim for axis, dim in enumerate(x.shape)])
@@ -87,7 +87,9 @@ def _axes(node: ir.Node) -> tuple[int, ...] | None:
     """The axes of a Slice, Split or TopK; None where they are computed."""
     if node.op_type != "Slice":
         return (node.attributes.get_int("axis", -1 if node.op_type == "TopK" else 0),)
-    starts, axes = node.inputs[1], (*node.inputs, None, None)[3]
+    starts, axes = (*node.inputs, *[None] * 4)[1:4:2]
+    if len(node.inputs) == 1:  # up to opset 9 attributes tell
+        return tuple(node.attributes.get_ints("axes", ())) or None
     if axes is not None:
         known = array_of(axes)
         return None if known is None else tuple(map(int, known))

@@ -87,6 +87,14 @@ def test_sizes_of_outputs_are_free_where_the_data_tell_them(case):
     assert [dim.value if isinstance(dim, ir.SymbolicDim) else dim for dim in output.shape] == expected
 
 
+def test_a_cut_of_opset_nine_is_told_by_attributes():
+    text = """<ir_version: 4, opset_import: ["" : 9]> g (float[3,4] x) => (int64[1,7] y)
+        { n = NonZero(x) y = Slice<axes = [0], starts = [0], ends = [1]>(n) }"""
+    model = ir.from_proto(onnx.parser.parse_model(text))
+    free_computed_sizes(model)
+    assert [str(dim) for dim in model.graph.outputs[0].shape or ()] == ["1", "y_1"]
+
+
 def test_a_long_chain_that_hands_on_a_given_size_takes_no_time():
     steps = " ".join(f"c{i + 1} = Gather(c{i}, c{i})" for i in range(60))
     body = "(float[1] x, int64[1] n) => (float[2] y) { c0 = Identity(n) " + steps + " y = Expand(x, c60) }"

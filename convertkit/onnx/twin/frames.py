@@ -17,16 +17,16 @@ def write_frames_plainly(model: ir.Model) -> None:
     """One convolution or product of the samples for that of what they differ from means by, in place."""
     for node in [node for node in model.graph.all_nodes() if BY_BLOCKS in node.metadata_props]:
         rows, weights = _rows(node), array_of(node.inputs[1])
-        if rows is None or weights is None or rows.shape is None:
+        block = rows.shape[-1] if rows is not None and rows.shape else None
+        if rows is None or weights is None or not isinstance(block, int) or weights.ndim != 3:
             continue
-        block = rows.shape[2]
-        assert isinstance(block, int)
         shape = initializer(node, np.array([0, 1, -1], np.int64), f"{node.name}/samples")
         samples = inserted(node, "Reshape", [rows, shape], rows).outputs[0]
         waves = weights[:, :block].transpose(0, 2, 1).reshape(len(weights), 1, -1)
         kernels = initializer(node, waves, f"{node.name}/waves")
+        others = [each for each in node.inputs[2:] if each is not None]
         steps = [block * each for each in node.attributes.get_ints("strides", ())]
-        replaced(node, "Conv", [samples, kernels], {"strides": steps})
+        replaced(node, "Conv", [samples, kernels, *others], {"strides": steps})
     for node in [node for node in model.graph.all_nodes() if LESS_MEAN in node.metadata_props]:
         product = producer(node.inputs[0], "MatMul")
         rest = None if product is None else producer(product.inputs[0], "Sub")
