@@ -106,3 +106,18 @@ def test_frames_lose_their_mean_and_their_window_once():
     )
     for a, b in zip(got, expected, strict=True):
         np.testing.assert_allclose(a, b, atol=2e-6 * np.abs(b).max())
+
+
+def test_a_window_of_more_axes_than_the_frames_stays():
+    turns = np.outer(np.arange(128), np.arange(65)) % 128 * (2 * np.pi / 128)
+    stored = {"w": np.hanning(128).astype("f").reshape(1, 1, 128), "cosines": np.cos(turns).astype("f")}
+    model = onnx.parser.parse_model(
+        """<ir_version: 9, opset_import: ["": 18]> g (float[n,128] x) => (float[1,n,65] y)
+        { m = Mul(w, x) y = MatMul(m, cosines) }"""
+    )
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(value, name) for name, value in stored.items())
+    changed = ir.from_proto(onnx.shape_inference.infer_shapes(model))
+    take_means_away(changed)
+    x = np.ones((2, 128), "f")
+    (got,) = onnxruntime.InferenceSession(ir.to_proto(changed).SerializeToString()).run(None, {"x": x})
+    np.testing.assert_allclose(got, (x * stored["w"]) @ stored["cosines"], atol=1e-4)
