@@ -46,7 +46,7 @@ _SIZES: Mapping[str, tuple[int, ...]] = {
 """Inputs that decide about the size of what the operator makes."""
 _OF_VALUES = frozenset({"WHERE", "UNIQUE"})
 _OF_FREE_SIZES = frozenset({"SLICE", "TOPK_V2"})
-"""What LiteRT allocates while it runs where an input has a dynamic size, though its result's is known before."""
+"""Their results LiteRT allocates while it runs, if an input has a dynamic size, although all sizes are known before."""
 
 
 def read_behind_factors(program: Program) -> None:
