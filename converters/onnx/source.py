@@ -12,6 +12,7 @@ import onnx_ir as ir
 from convertkit.artifact import Artifact, sha256_of
 from convertkit.converters.onnx.computed_sizes import free_computed_sizes
 from convertkit.converters.onnx.drawing import refusal_of_chance
+from convertkit.converters.onnx.followed_sizes import follow_free_sizes
 from convertkit.converters.onnx.weight_sizes import sizes_of_weights
 from convertkit.onnx.canonical import canonicalize, freeze_dims, freeze_dims_left
 from convertkit.onnx.dictionaries import told
@@ -128,4 +129,5 @@ class CanonicalStage:
 def _opened(path: Path) -> ir.Model:
     model = load_model(path)
     free_computed_sizes(model)
+    follow_free_sizes(model)
     return model

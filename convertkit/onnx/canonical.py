@@ -32,6 +32,7 @@ from convertkit.onnx.newer import to_older
 from convertkit.onnx.older import SEVEN, numbers_as_data, sampled_as_before, state_meanings, to_seven
 from convertkit.onnx.pool_pads import trim_pads
 from convertkit.onnx.recognise import recognise_operators
+from convertkit.onnx.repeated_ones import squeeze_repeated_ones
 from convertkit.onnx.rounding_up import round_down
 from convertkit.onnx.scalars import make_scalars
 from convertkit.onnx.sequences import restore_sequences
@@ -83,7 +84,10 @@ def canonicalize(model: ir.Model, max_opset: int = MAX_OPSET) -> ir.Model:
     make_scalars(model)
     while round_down(model):  # of sizes that the file tells
         pass
+    squeeze_repeated_ones(model)
     simplify(model)
+    while squeeze_repeated_ones(model):  # of operands whose sizes had to be inferred first
+        simplify(model)
     while round_down(model):
         simplify(model)
     correct_declared(model)

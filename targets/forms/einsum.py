@@ -17,6 +17,7 @@ import numpy as np
 
 from convertkit.artifact import Array
 from convertkit.errors import UnknownSize, Unsupported
+from convertkit.onnx.repeated_ones import spelled_out
 
 Shape = tuple[int | None, ...]
 
@@ -49,7 +50,7 @@ class Operand:
 
 def einsum_nodes(equation: str, shapes: Sequence[Shape], b: Writer) -> str:
     """Write the nodes for ``equation`` and return the result's name."""
-    terms, result = _parsed(equation, [len(shape) for shape in shapes])
+    terms, result = spelled_out(equation, [len(shape) for shape in shapes])
     operands = [
         _without_repeats(b, Operand(name, letters, shape))
         for name, letters, shape in zip(b.inputs, terms, shapes, strict=True)
@@ -60,21 +61,6 @@ def einsum_nodes(equation: str, shapes: Sequence[Shape], b: Writer) -> str:
         current = _product(b, current, operand, needed)
     current = _summed(b, current, set(result))
     return _ordered(b, current, result).name
-
-
-def _parsed(equation: str, ranks: list[int]) -> tuple[list[str], str]:
-    """Terms and result as one letter for each axis; an ellipsis becomes capital letters that are free."""
-    left, arrow, right = equation.replace(" ", "").partition("->")
-    terms = left.split(",")
-    free = [chr(code) for code in range(ord("A"), ord("Z") + 1) if chr(code) not in equation]
-    free += [chr(code) for code in range(0x100, 0x180)]
-    widths = [rank - len(term.replace("...", "")) if "..." in term else 0 for term, rank in zip(terms, ranks)]
-    letters = "".join(free[: max(widths, default=0)])
-    spelled = [term.replace("...", letters[len(letters) - width :]) for term, width in zip(terms, widths, strict=True)]
-    if not arrow:
-        joined = "".join(spelled)
-        right = "..." + "".join(sorted(c for c in set(joined) if joined.count(c) == 1 and c not in letters))
-    return spelled, right.replace("...", letters)
 
 
 def _without_repeats(b: Writer, x: Operand) -> Operand:
@@ -104,7 +90,6 @@ def _sum_axes(b: Writer, x: Operand, axes: tuple[int, ...]) -> Operand:
 
 def _product(b: Writer, x: Operand, y: Operand, needed: set[str]) -> Operand:
     """The product of two operands, with letters that nobody needs any more summed."""
-    x, y = _without_ones(b, x, y), _without_ones(b, y, x)
     x = _summed(b, x, needed | set(y.letters))
     y = _summed(b, y, needed | set(x.letters))
     both = [letter for letter in x.letters if letter in y.letters]
@@ -123,20 +108,6 @@ def _product(b: Writer, x: Operand, y: Operand, needed: set[str]) -> Operand:
     name = _regrouped(b, product, (*heads, *sides, columns), sizes)
     letters = "".join([*batch, *rows, *columns])
     return Operand(name, letters, tuple(sizes[letter] for letter in letters))
-
-
-def _without_ones(b: Writer, x: Operand, other: Operand) -> Operand:
-    """``x`` without axes of size one that may meet longer ones: what it holds is the same along those."""
-    axes = [
-        axis
-        for axis, letter in enumerate(x.letters)
-        if letter in other.letters and x.shape[axis] == 1 != other.size(letter)
-    ]
-    if not axes:
-        return x
-    name = b.op("Squeeze", [x.name, b.constant(np.array(axes, np.int64))])
-    kept = [axis for axis in range(len(x.shape)) if axis not in axes]
-    return Operand(name, "".join(x.letters[axis] for axis in kept), tuple(x.shape[axis] for axis in kept))
 
 
 def _grouped(b: Writer, x: Operand, groups: tuple[list[str], ...], sizes: dict[str, int | None]) -> str:

@@ -1,0 +1,84 @@
+"""Files whose inputs were made dynamic, and whose other shapes were left as they were."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+
+import convertkit
+from convertkit.artifact import Artifact, TensorSpec
+from convertkit.converters.onnx.followed_sizes import follow_free_sizes
+from convertkit.errors import ToolError
+from convertkit.parity.declared_sizes import refuse_other_sizes
+from convertkit.parity.values import Recording
+
+HEAD = '<ir_version: 8, opset_import: ["" : 17]> graph '
+CASES = {
+    "a number": ("(float[N,3] x) => (float[1,3] y) { y = Relu (x) }", ["N", 3]),
+    "through what is between": (
+        "(float[N,3] x) => (float[4,3] y) <float[1,3] m> { m = Relu (x) y = Exp (m) }",
+        ["N", 3],
+    ),
+    "another input's name": ("(float[N,3] x, float[M] z) => (float[M,3] y) { y = Relu (x) }", ["N", 3]),
+    "an input that has no name": ("(float[?,3] x) => (float[1,3] y) { y = Relu (x) }", ["x_0", 3]),
+    "a name of its own": ("(float[N,3] x) => (float[K,3] y) { y = Relu (x) }", ["K", 3]),
+    "nothing is dynamic": ("(float[2,3] x) => (float[1,3] y) { y = Relu (x) }", [1, 3]),
+    "the rules do not tell": (
+        "(float[N,3] x, int64[2] s) => (float[6,1] y) { y = Reshape (x, s) }",
+        [6, 1],
+    ),
+    "another domain": ("(float[N,3] x) => (float[1,3] y) { y = my.Op (x) }", [1, 3]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_sizes_of_the_output(name: str) -> None:
+    body, expected = CASES[name]
+    model = ir.from_proto(onnx.parser.parse_model(HEAD.replace("17]", '17, "my" : 1]') + body))
+    follow_free_sizes(model)
+    shape = model.graph.outputs[0].shape
+    assert shape is not None
+    assert [size.value if isinstance(size, ir.SymbolicDim) else size for size in shape] == expected
+
+
+@pytest.mark.parametrize("target", ["tflite", "onnxruntime"])
+@pytest.mark.parametrize("name", ["a number", "through what is between"])
+def test_the_report_says_what_the_file_gives(tmp_path: Path, name: str, target: str) -> None:
+    onnx.save(onnx.parser.parse_model(HEAD + CASES[name][0]), tmp_path / "m.onnx")
+    done = convertkit.export(tmp_path / "m.onnx", target=target, output=tmp_path / "out")
+    assert done.passed
+    assert done.report["interface"]["outputs"][0]["shape"] == ["N", 3]
+
+
+WAYS = [((2, 3), ()), (("N", 3), ()), ((3, "N"), (1, 0))]
+
+
+@pytest.mark.parametrize(("shape", "perm"), WAYS)
+def test_a_run_of_the_declared_sizes_passes(shape: tuple[int | str, ...], perm: tuple[int, ...]) -> None:
+    refuse_other_sizes(ran(TensorSpec("y", shape, "float32", perm)))
+
+
+@pytest.mark.parametrize(("shape", "perm"), [((1, 3), ()), ((2, 3, 1), ()), ((2, 3), (1, 0)), ((), ())])
+def test_a_run_of_other_sizes_is_refused(shape: tuple[int | str, ...], perm: tuple[int, ...]) -> None:
+    with pytest.raises(ToolError, match=r"declares .* of output y, and a run gives 2×3"):
+        refuse_other_sizes(ran(TensorSpec("y", shape, "float32", perm)))
+
+
+def test_nothing_is_left_where_a_file_declares_what_no_rule_tells(tmp_path: Path) -> None:
+    """A size that the model computes, of which the file says a wrong number."""
+    body = """(float[N,4] x) => (float[1,2] y) <int64[1] two = {2}> {
+        r = Relu (x) n = Shape <end = 1> (x) d = Mul (n, two) s = Concat <axis = 0> (d, two) z = Reshape (r, s)
+        y = Exp (z) }"""
+    onnx.save(onnx.parser.parse_model(HEAD + body), tmp_path / "m.onnx")
+    with pytest.raises(ToolError, match="declares 1×2 of output y, and a run gives 2×2"):
+        convertkit.export(tmp_path / "m.onnx", target="tflite", output=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def ran(spec: TensorSpec) -> Recording:
+    artifact = Artifact(Path("m.onnx"), "onnx", (), (spec,), "")
+    return Recording("onnx (made)", artifact, ({},), ({"y": np.zeros((2, 3), np.float32)},))
