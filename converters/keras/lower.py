@@ -6,8 +6,8 @@ Imports JAX, therefore only ever imported in a worker process.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -15,10 +15,8 @@ import keras
 from jax import export
 
 from convertkit.converters.keras.compat import operation_of
+from convertkit.converters.keras.free_sizes import FreeSizes, Input
 from convertkit.errors import Unsupported
-
-Input = tuple[str, tuple[int | str, ...], str]
-"""Name, shape with names where free, NumPy dtype."""
 
 _PLACES = frozenset({"Argmax", "Argmin", "Argsort", "CountNonzero", "Digitize", "SearchSorted"})
 """Operations whose results Keras has as int32, whatever they look at."""
@@ -36,16 +34,12 @@ _TRACE_ERRORS = (
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A portable StableHLO module; dynamic dimensions by (index of the input or output, axis).
-
-    All but the batch are multiples of ``factor``, and ``least`` times that or more.
-    """
+    """A portable StableHLO module; dynamic dimensions by (index of the input or output, axis)."""
 
     module: bytes
     dims: Mapping[tuple[int, int], str]
     output_dims: Mapping[tuple[int, int], str]
-    factor: int
-    least: int
+    sizes: FreeSizes
 
 
 def compiled(model: Any, packed: Callable[[list[Any]], Any]) -> Callable[[list[Any]], list[Any]]:
@@ -86,54 +80,59 @@ def exported(model: Any, packed: Callable[[list[Any]], Any], inputs: Sequence[In
         results, _ = model.stateless_call(trainable, fixed, packed(list(flat)), training=False)
         return tuple(_as_declared(model, keras.tree.flatten(results)))
 
-    factor, least, symbols, traced = _traced(forward, inputs)
-    names = {str(symbol): name for name, symbol in symbols.items()}
-    dims = {(i, axis): dim for i, (_, shape, _) in enumerate(inputs) for axis, dim in enumerate(shape)
+    sizes, traced = _traced(forward, inputs)
+    names = {str(symbol): name for name, symbol in sizes.symbols().items()}
+    dims = {(i, axis): dim for i, (_, shape, _) in enumerate(sizes.inputs) for axis, dim in enumerate(shape)
             if isinstance(dim, str)}  # fmt: skip
     output_dims = {(i, axis): names[str(dim)] for i, aval in enumerate(traced.out_avals)
                    for axis, dim in enumerate(aval.shape) if str(dim) in names}  # fmt: skip
-    return Program(traced.mlir_module_serialized, dims, output_dims, factor, least)
+    return Program(traced.mlir_module_serialized, dims, output_dims, sizes)
 
 
-def _traced(forward: Callable[..., Any], inputs: Sequence[Input]) -> tuple[int, int, dict[str, Any], Any]:
-    """``forward`` as JAX traces it, of what all sizes but the batch are multiples, how many at least, and each size.
+def _traced(forward: Callable[..., Any], inputs: Sequence[Input]) -> tuple[FreeSizes, Any]:
+    """``forward`` as JAX traces it, and what its dynamic sizes have to be for that.
 
     Where it takes no size, it may take multiples: a net that halves its images and joins what it doubles again.
     """
-    first: Exception | None = None
+    errors: list[Exception] = []
     is_free = any(isinstance(dim, str) for _, shape, _ in inputs for dim in shape[1:])
     for factor in _FACTORS if is_free else _FACTORS[:1]:
-        for least in _LEAST if is_free else _LEAST[:1]:
-            symbols = _symbols(inputs, factor, least)
-            specs = [
-                jax.ShapeDtypeStruct([symbols.get(str(dim), dim) for dim in shape], kind) for _, shape, kind in inputs
-            ]
+        for sizes in _tried(tuple(inputs), factor, errors) if is_free else [FreeSizes(tuple(inputs))]:
             try:
-                traced = export.export(jax.jit(forward, keep_unused=True), platforms=["cpu"])(*specs)
+                return sizes, _trace(forward, sizes)
             except _TRACE_ERRORS as error:
-                first = first or error
-                if not _COMPARED.search(str(error)):
-                    break  # no larger sizes would decide it
-                continue
-            return factor, least, symbols, traced
-    assert first is not None
+                errors.append(error)
     free = [f"--input {name}:{','.join('1' if isinstance(d, str) else str(d) for d in shape)}"
             for name, shape, _ in inputs if any(isinstance(d, str) for d in shape)]  # fmt: skip
-    raise Unsupported(f"JAX cannot trace the model: {_sentence(first)}", ways_out=tuple(free)) from first
+    raise Unsupported(f"JAX cannot trace the model: {_sentence(errors[0])}", ways_out=tuple(free)) from errors[0]
 
 
-def _symbols(inputs: Sequence[Input], factor: int, least: int) -> dict[str, Any]:
-    """A symbolic size for every name, all of one scope.
+def _tried(inputs: tuple[Input, ...], factor: int, errors: Sequence[Exception]) -> Iterator[FreeSizes]:
+    """Sizes to trace with, one after the other; each follows from what ``errors`` says of the one before at its end.
 
-    Where the name does not only lead, it is ``factor`` times a number of ``least`` or more.
+    Sizes that have to be the same get one name.  Where a layer compares one with a number, larger ones may decide it (a
+    crop has to leave something), or sizes up to that number (a table has so many positions).
     """
-    names = sorted({dim for _, shape, _ in inputs for dim in shape if isinstance(dim, str)})
-    if not names:
-        return {}
-    later = {dim for _, shape, _ in inputs for dim in shape[1:]}
-    sizes = [f"{factor}*d{i}" if factor > 1 and name in later else f"d{i}" for i, name in enumerate(names)]
-    bounds = [f"d{i} >= {least}" for i, name in enumerate(names) if least > 1 and name in later]
-    return dict(zip(names, export.symbolic_shape(", ".join(sizes), constraints=bounds), strict=True))
+    sizes = FreeSizes(inputs, factor)
+    for least in _LEAST:
+        yield (sizes := replace(sizes, least=least))
+        while (same := sizes.of_same(errors[-1])) is not None:
+            yield (sizes := same)
+        if least == 1:
+            small = sizes.bounded(errors[-1])
+        if not _COMPARED.search(str(errors[-1])):
+            break  # no larger sizes would decide it
+    while small is not None:
+        yield (sizes := small)
+        small = sizes.of_same(errors[-1]) or sizes.bounded(errors[-1])
+
+
+def _trace(forward: Callable[..., Any], sizes: FreeSizes) -> Any:
+    symbols = sizes.symbols()
+    specs = [
+        jax.ShapeDtypeStruct([symbols.get(str(dim), dim) for dim in shape], kind) for _, shape, kind in sizes.inputs
+    ]
+    return export.export(jax.jit(forward, keep_unused=True), platforms=["cpu"])(*specs)
 
 
 def _sentence(error: Exception) -> str:

@@ -24,7 +24,8 @@ from convertkit.converters.keras.compat import (
     module_of_operation,
     resize_pictures_by,
 )
-from convertkit.converters.keras.lower import compiled, exported
+from convertkit.converters.keras.free_sizes import Input
+from convertkit.converters.keras.lower import Program, compiled, exported
 from convertkit.converters.keras.operations import Keras2Operation, computes, hard_sigmoid
 from convertkit.converters.keras.pictures import resized
 from convertkit.converters.stablehlo.importer import to_onnx
@@ -47,6 +48,7 @@ class KerasService:
     def __init__(self) -> None:
         self._model: Any = None
         self._compiled: Callable[[list[Any]], list[Any]] | None = None
+        self._programs: dict[tuple[Input, ...], Program] = {}
 
     def open(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
         """Load ``path``; gives inputs and outputs as [name, shape, dtype], and notes."""
@@ -71,19 +73,30 @@ class KerasService:
         names = [name for name, _, _ in self._outputs()]
         return Reply(arrays={name: np.asarray(value) for name, value in zip(names, results, strict=True)})
 
+    def sizes(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
+        """The inputs' ``shapes`` with one name for sizes that have to be the same, and sizes that the model takes.
+
+        Both as they are where the model cannot be traced, which its conversion tells.
+        """
+        try:
+            found = self._program(params["shapes"]).sizes
+        except Unsupported:
+            return Reply({"shapes": params["shapes"], "known": {}})
+        return Reply({"shapes": {name: list(shape) for name, shape, _ in found.inputs}, "known": found.known()})
+
     def convert(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
         """Write canonical ONNX to ``to``; ``shapes`` has a name where a dimension stays free."""
-        inputs = [(name, tuple(params["shapes"][name]), dtype) for name, _, dtype in self._inputs()]
-        program = exported(self._model, self._packed, inputs)
+        program = self._program(params["shapes"])
         model = to_onnx(
             program.module,
-            input_names=[name for name, _, _ in inputs],
+            input_names=[name for name, _, _ in self._inputs()],
             output_names=[name for name, _, _ in self._outputs()],
             dims=program.dims,
             output_dims=program.output_dims,
         )
         save_model(canonicalize(model), Path(params["to"]), params["made_by"])
-        return Reply({"factor": program.factor, "least": program.least * program.factor})
+        sizes = program.sizes
+        return Reply({"factor": sizes.factor, "least": sizes.least * sizes.factor, "bounds": sizes.told_bounds()})
 
     def save(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
         """Write a SavedModel to ``to``; only where Keras computes by TensorFlow."""
@@ -92,6 +105,14 @@ class KerasService:
         except _LOAD_ERRORS as error:
             raise SourceError(f"Keras writes no SavedModel of it: {_sentence(error)}") from error
         return Reply()
+
+    def _program(self, shapes: dict[str, list[int | str]]) -> Program:
+        """The model traced at these shapes, which is done once."""
+        inputs = tuple((name, tuple(shapes[name]), dtype) for name, _, dtype in self._inputs())
+        if inputs not in self._programs:
+            program = exported(self._model, self._packed, inputs)
+            self._programs = {inputs: program, program.sizes.inputs: program}
+        return self._programs[inputs]
 
     def _results(self, flat: list[Any]) -> list[Any]:
         """Outputs of the compiled model, or of the model step by step where it cannot be compiled."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -40,6 +41,11 @@ class KerasSource:
         inputs = tuple(_spec(*each) for each in opened["inputs"])
         outputs = tuple(_spec(*each) for each in opened["outputs"])
         specs = with_input_options(inputs, options.inputs)
+        self.known_sizes: Mapping[str, Sequence[int]] = {}
+        if any(isinstance(dim, str) for spec in specs for dim in spec.shape[1:]):
+            told = self._worker.call("sizes", {"shapes": {spec.name: list(spec.shape) for spec in specs}}).value
+            specs = tuple(replace(spec, shape=tuple(told["shapes"][spec.name])) for spec in specs)
+            self.known_sizes = told["known"]
         self.artifact = Artifact(path, "keras", specs, outputs, sha256_of(path))
         if options.model is not None:
             self._notes.append(f"code of {options.model} was trusted and imported")
@@ -89,6 +95,7 @@ class KerasStage:
         factor, least = told["factor"], told["least"]
         if least > factor:
             self._notes.append(f"dynamic sizes other than the batch are {least} or more: a layer compares them")
+        self._notes += [f"dynamic sizes are so that {bound}: a layer compares them" for bound in told["bounds"]]
         if factor > 1:
             self._notes.append(
                 f"dynamic sizes other than the batch are multiples of {factor}: the model takes no others"

@@ -1,0 +1,96 @@
+"""Inputs that have sizes in common, and layers that take sizes up to a number: a Keras file names neither."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.command_line import here
+from tests.installed import needs
+
+needs("keras")
+
+_MASKED = """
+import keras, sys
+from keras import layers
+words = keras.Input((None,), dtype="int32", name="words")
+kept = keras.Input((None,), dtype="int32", name="kept")
+x = layers.Embedding(11, 8)(words)
+x = layers.MultiHeadAttention(2, 4)(x, x, attention_mask=keras.ops.expand_dims(kept, 1) > 0)
+keras.Model([words, kept], layers.Dense(3)(x)).save(sys.argv[1])
+"""
+_TWO_TEXTS = """
+import keras, sys
+from keras import layers
+long, short, mask = (keras.Input((None, size), name=name) for name, size in (("a", 6), ("b", 6), ("mask", 1)))
+keras.Model([long, short, mask], layers.MultiHeadAttention(2, 4)(layers.Dense(8)(long), short * mask)).save(sys.argv[1])
+"""
+_PLACED = """
+import keras, sys
+from keras import layers
+
+@keras.saving.register_keras_serializable("{package}")
+class Placed(layers.Layer):
+    def build(self, shape):
+        self.places = self.add_weight(shape=(12, shape[-1]), initializer="random_normal")
+
+    def call(self, x):
+        if not keras.ops.shape(x)[1] <= 12:
+            raise ValueError("there are 12 places")
+        return x + self.places[: keras.ops.shape(x)[1]]
+
+    def compute_output_shape(self, shape):
+        return shape
+
+if __name__ == "__main__":
+    x, z = keras.Input((None, 5), name="x"), keras.Input((None, 6), name="z")
+    y = Placed()(layers.Conv1D(6, 3, 2, padding="same")(x))
+    keras.Model([x, z], layers.MultiHeadAttention(2, 4)(Placed()(z), y)).save(sys.argv[1])
+"""
+
+
+def _saved(code: str, path: Path) -> Path:
+    subprocess.run([sys.executable, "-c", code, str(path)], check=True, capture_output=True)
+    return path
+
+
+def _interface(folder: Path) -> list[list[int | str]]:
+    artifact = json.loads((folder / "manifest.json").read_text())["artifact"]
+    return [each["shape"] for side in ("inputs", "outputs") for each in artifact[side]]
+
+
+@pytest.mark.parametrize("target", ["onnxruntime", "tflite"])
+def test_tokens_are_as_many_as_their_mask(target: str, tmp_path: Path) -> None:
+    path = _saved(_MASKED, tmp_path / "masked.keras")
+    said = here("export", path, "--target", target, "--output", tmp_path / "out")
+    assert said.code == 0, said.complaint
+    assert _interface(tmp_path / "out") == [["batch", "words_1"], ["batch", "words_1"], ["batch", "words_1", 3]]
+
+
+def test_other_sizes_stay_apart(tmp_path: Path) -> None:
+    path = _saved(_TWO_TEXTS, tmp_path / "texts.keras")
+    said = here("export", path, "--target", "onnxruntime", "--output", tmp_path / "out")
+    assert said.code == 0, said.complaint
+    inputs = [["batch", "a_1", 6], ["batch", "b_1", 6], ["batch", "b_1", 1]]
+    assert _interface(tmp_path / "out") == [*inputs, ["batch", "a_1", 8]]
+
+
+@pytest.mark.parametrize("target", ["onnxruntime", "tflite"])
+def test_sizes_up_to_a_number(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The usual sizes are too large; what is compared is half of one of them, and the two may differ."""
+    (tmp_path / "placed_layers.py").write_text(_PLACED.format(package="placed"))
+    path = tmp_path / "placed.keras"
+    subprocess.run([sys.executable, str(tmp_path / "placed_layers.py"), str(path)], check=True, capture_output=True)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    given = ("--model", "placed_layers:Placed", "--target", target, "--output", tmp_path / "out")
+    said = here("export", path, *given)
+    assert said.code == 0, said.complaint
+    assert _interface(tmp_path / "out")[:2] == [["batch", "x_1", 5], ["batch", "z_1", 6]]
+    notes = json.loads((tmp_path / "out" / "report.json").read_text())["notes"]
+    for size in ("x_1", "z_1"):
+        assert any("<= 12" in str(note) and size in str(note) for note in notes)
