@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from convertkit.errors import Unsupported
+from convertkit.converters.pytorch.operators.cells import are_all, bounds, gathered, has_dynamic_length, places
 
 _DIVISOR = 6
 """Which operand of ``aten::avg_pool2d`` and ``avg_pool3d`` is the divisor."""
@@ -88,31 +88,48 @@ def _each(given: Sequence[int], rank: int) -> list[int]:
 def adaptive_average_pool(x: Tensor, size: Sequence[int]) -> Tensor:
     """``aten::adaptive_avg_pool1d``, ``2d`` and ``3d``, with a batch or without: axis after axis, cell after cell.
 
-    Cell k of n covers floor(k·length/n) to ceil((k+1)·length/n), as in AdaptiveAveragePooling.cpp.  All cells along an
-    axis are means of as many elements for every other axis, so that means of means are means.
+    All cells along an axis are means of as many elements for every other axis, so that means of means are means.
     """
     axes = range(-len(size), 0)
-    if all(cells == 1 for cells in size):
+    if all(isinstance(cells, int) and cells == 1 for cells in size):
         return x.mean(list(axes), keepdim=True)
     lengths = [x.shape[axis] for axis in axes]
-    if not all(isinstance(length, int) for length in lengths):
-        raise Unsupported("an adaptive average pool over a dynamic size; expected a fixed one")
-    if len(size) == 3 and _divide(lengths, size):
+    if len(size) == 3 and _are_known(lengths) and _divide(lengths, size):
         return torch.nn.functional.avg_pool3d(x, [length // cells for length, cells in zip(lengths, size, strict=True)])
     for axis, length, cells in zip(axes, lengths, size, strict=True):
-        if cells != length:
-            bounds = [(k * length // cells, -(-(k + 1) * length // cells)) for k in range(cells)]
-            means = [x.narrow(axis, low, high - low).mean(axis, keepdim=True) for low, high in bounds]
-            x = torch.cat(means, axis)
+        if not are_all(length, cells):
+            x = _means(x, axis, cells)
     return x
 
 
-def has_few_uneven_cells(node: Any) -> bool:
-    """Whether a node pools to few cells of known bounds that are not alike; alike they are windows of a plain pool."""
+def _means(x: Tensor, axis: int, cells: Any) -> Tensor:
+    """The mean of each cell along one axis."""
+    length = x.shape[axis]
+    if isinstance(cells, int) and cells == 1:
+        return x.mean(axis, keepdim=True)
+    if isinstance(length, int):
+        means = [x.narrow(axis, low, high - low).mean(axis, keepdim=True) for low, high in bounds(length, cells)]
+        return torch.cat(means, axis)
+    where, counts = places(length, cells)
+    counts = counts.reshape([*counts.shape, *[1] * (-axis - 1)])
+    elements = torch.where(counts, gathered(x, axis, where), torch.zeros((), dtype=x.dtype))
+    return elements.sum(axis) / counts.to(x.dtype).sum(1)
+
+
+def has_cells_of_its_own(node: Any) -> bool:
+    """Whether a node pools to few cells that are not alike, or of bounds that are known at run time alone.
+
+    Cells that are alike are windows of a plain pool.
+    """
+    if has_dynamic_length(node):
+        return True
     size = node.args[1]
     lengths = node.args[0].meta["val"].shape[-len(size) :]
-    known = all(isinstance(each, int) for each in (*lengths, *size))
-    return known and not _divide(lengths, size) and sum(size) <= _MOST_CELLS
+    return _are_known((*lengths, *size)) and not _divide(lengths, size) and sum(size) <= _MOST_CELLS
+
+
+def _are_known(sizes: Sequence[Any]) -> bool:
+    return all(isinstance(each, int) for each in sizes)
 
 
 def _divide(lengths: Sequence[int], size: Sequence[int]) -> bool:

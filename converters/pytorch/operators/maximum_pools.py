@@ -1,7 +1,4 @@
-"""Maximum pools to a size (``aten::adaptive_max_pool1d``, ``2d``, ``3d``), which torch's ONNX exporter lacks.
-
-Cell k of n covers floor(k·length/n) to ceil((k+1)·length/n), as in AdaptiveMaxPooling2d.cpp.
-"""
+"""Maximum pools to a size (``aten::adaptive_max_pool1d``, ``2d``, ``3d``), which torch's ONNX exporter lacks."""
 
 from __future__ import annotations
 
@@ -13,6 +10,7 @@ import torch
 from torch import Tensor
 
 from convertkit.converters.pytorch.operators.bags import without_indices
+from convertkit.converters.pytorch.operators.cells import are_all, bounds, gathered, places
 from convertkit.errors import Unsupported
 
 _MOST = 256
@@ -22,9 +20,20 @@ _MOST = 256
 def adaptive_max_pool(x: Tensor, size: Sequence[int]) -> tuple[Tensor, Tensor]:
     """Without places: axis after axis, cell after cell."""
     for axis, cells in zip(range(-len(size), 0), size, strict=True):
-        bounds = _bounds(x.shape[axis], cells)
-        x = torch.cat([x.narrow(axis, low, high - low).amax(axis, keepdim=True) for low, high in bounds], axis)
+        if not are_all(x.shape[axis], cells):
+            x = _greatest(x, axis, cells)
     return x, torch.zeros_like(x, dtype=torch.int64)  # which nothing reads
+
+
+def _greatest(x: Tensor, axis: int, cells: Any) -> Tensor:
+    """The maximum of each cell along one axis."""
+    length = x.shape[axis]
+    if isinstance(cells, int) and cells == 1:
+        return x.amax(axis, keepdim=True)
+    if isinstance(length, int):
+        parts = [x.narrow(axis, low, high - low).amax(axis, keepdim=True) for low, high in bounds(length, cells)]
+        return torch.cat(parts, axis)
+    return gathered(x, axis, places(length, cells)[0]).amax(axis)
 
 
 def with_places(x: Tensor, size: Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -32,18 +41,21 @@ def with_places(x: Tensor, size: Sequence[int]) -> tuple[Tensor, Tensor]:
 
     Axis after axis from the last on: of equal rows the first, and in it the first of its elements.
     """
-    if sum(size) > _MOST:
+    if all(isinstance(each, int) for each in size) and sum(size) > _MOST:
         raise Unsupported(
             f"an adaptive maximum pool with indices of sizes {list(size)}; expected a sum of {_MOST} at most"
         )
-    places, step = None, 1
+    found, step = None, 1
     for axis, cells in reversed(list(zip(range(-len(size), 0), size, strict=True))):
         length = x.shape[axis]
-        told = [_told(x, places, axis, low, high, step) for low, high in _bounds(length, cells)]
-        x, places = (torch.cat(each, axis) for each in zip(*told, strict=True))
+        if isinstance(length, int):
+            told = [_told(x, found, axis, low, high, step) for low, high in bounds(length, cells)]
+            x, found = (torch.cat(each, axis) for each in zip(*told, strict=True))
+        else:
+            x, found = _told_of_any(x, found, axis, cells, step)
         step *= length
-    assert places is not None
-    return x, places
+    assert found is not None
+    return x, found
 
 
 def _told(x: Tensor, places: Tensor | None, axis: int, low: int, high: int, step: int) -> tuple[Tensor, Tensor]:
@@ -53,15 +65,20 @@ def _told(x: Tensor, places: Tensor | None, axis: int, low: int, high: int, step
     return value, along if places is None else along + places.narrow(axis, low, high - low).gather(axis, inside)
 
 
+def _told_of_any(x: Tensor, found: Tensor | None, axis: int, cells: Any, step: Any) -> tuple[Tensor, Tensor]:
+    """The same for all cells along an axis of a dynamic length; a repeated element is never the first."""
+    where, _ = places(x.shape[axis], cells)
+    value, inside = gathered(x, axis, where).max(axis, keepdim=True)
+    along = where.reshape([*where.shape, *[1] * (-axis - 1)]) * step
+    if found is not None:
+        along = along + gathered(found, axis, where)
+    shape = [*inside.shape[:axis], where.shape[1], *(inside.shape[axis + 1 :] if axis != -1 else ())]
+    return value.squeeze(axis), along.expand(shape).gather(axis, inside).squeeze(axis)
+
+
 def reads_places(node: Any) -> bool:
     """Whether a node's second result is read."""
     return not without_indices(node)
-
-
-def _bounds(length: Any, cells: int) -> list[tuple[int, int]]:
-    if not isinstance(length, int):
-        raise Unsupported("an adaptive maximum pool over a dynamic size; expected a fixed one")
-    return [(k * length // cells, -(-(k + 1) * length // cells)) for k in range(cells)]
 
 
 POOLS: Mapping[Any, tuple[Callable[..., Any], Callable[[Any], bool]]] = MappingProxyType(

@@ -1,22 +1,23 @@
 """Running results and choices along an axis that torch's ONNX exporter lacks, by operators that it has.
 
 A running result over n elements takes log2(n) steps, each of which combines every element with the one 1, 2, 4, …
-before it; so the length has to be known.
+before it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from convertkit.errors import Unsupported
-
 _ATEN = torch.ops.aten
+
+_STEPS = 31
+"""As many as any size takes that is an int32."""
 
 
 def _running(combine: Callable[[Tensor, Tensor], Tensor], x: Tensor, dim: int) -> Tensor:
@@ -24,12 +25,24 @@ def _running(combine: Callable[[Tensor, Tensor], Tensor], x: Tensor, dim: int) -
         return x
     length = x.shape[dim]
     if not isinstance(length, int):
-        raise Unsupported("a running product or extreme over a dynamic size; expected a fixed one")
+        return _running_over_any(combine, x, dim)
     reach = 1
     while reach < length:
         combined = combine(x.narrow(dim, reach, length - reach), x.narrow(dim, 0, length - reach))
         x = torch.cat([x.narrow(dim, 0, reach), combined], dim)
         reach *= 2
+    return x
+
+
+def _running_over_any(combine: Callable[[Tensor, Tensor], Tensor], x: Tensor, dim: int) -> Tensor:
+    """Over a dynamic size: steps that reach beyond it change nothing."""
+    places = torch.arange(x.shape[dim])
+    shape = [1] * x.dim()
+    shape[dim] = -1
+    for step in range(_STEPS):
+        before = places - 2**step
+        combined = combine(x, x.index_select(dim, before.clamp(min=0)))
+        x = torch.where((before >= 0).reshape(shape), combined, x)
     return x
 
 
@@ -46,12 +59,6 @@ def logcumsumexp(x: Tensor, dim: int) -> Tensor:
     torch's exporter takes the largest of all from each element, so that early sums far below it vanish.
     """
     return _running(torch.logaddexp, x, dim)
-
-
-def has_fixed_length(node: Any) -> bool:
-    """Whether the axis that ``dim``, the second operand, names has a known size."""
-    x = node.args[0].meta["val"]
-    return not x.dim() or isinstance(x.shape[node.args[1]], int)
 
 
 def _extremes(combine: Callable[[Tensor, Tensor], Tensor], x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
@@ -78,19 +85,25 @@ def cummin(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
 
 def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     """``aten::kthvalue``: the k-th smallest, and one place where it lies."""
-    values, places = torch.topk(x, k, dim, largest=False, sorted=True)
-    chosen = [each.narrow(dim, k - 1, 1) for each in (values, places)]
-    return (chosen[0], chosen[1]) if keepdim else (chosen[0].squeeze(dim), chosen[1].squeeze(dim))
+    return _chosen(torch.topk(x, k, dim, largest=False, sorted=True), k - 1, dim, keepdim)
+
+
+def _chosen(ordered: Sequence[Tensor], place: Any, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
+    value, found = (each.narrow(dim, place, 1) for each in ordered)
+    return (value, found) if keepdim else (value.squeeze(dim), found.squeeze(dim))
 
 
 def median(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     """``aten::median.dim``: the lower of the two in the middle."""
-    return kthvalue(x, _middle(x.shape[dim]), dim, keepdim)
+    length = x.shape[dim]
+    if isinstance(length, int):
+        return kthvalue(x, (length - 1) // 2 + 1, dim, keepdim)
+    return _chosen(torch.sort(x, dim), (length - 1) // 2, dim, keepdim)
 
 
 def median_of_all(x: Tensor) -> Tensor:
     """``aten::median``."""
-    return kthvalue(x.reshape(-1), _middle(x.numel()), 0)[0]
+    return median(x.reshape(-1), 0)[0]
 
 
 def nanmedian(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
@@ -107,12 +120,6 @@ def nanmedian(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tenso
 def nanmedian_of_all(x: Tensor) -> Tensor:
     """``aten::nanmedian``."""
     return nanmedian(x.reshape(-1), 0)[0]
-
-
-def _middle(length: Any) -> int:
-    if not isinstance(length, int):
-        raise Unsupported("a median over a dynamic size; expected a fixed one")
-    return (length - 1) // 2 + 1
 
 
 def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:

@@ -126,11 +126,41 @@ def test_windows_of_many_elements_or_unknown_places_are_left_alone(size: int) ->
     assert not substitutes(program)
 
 
-def test_cells_of_a_dynamic_size_are_refused() -> None:
-    dims = ({3: torch.export.Dim("depth", min=4, max=9)},)
-    program = torch.export.export(Pooled(3), (torch.randn(1, 2, 5, 6, 7),), dynamic_shapes=dims, strict=False)
-    with pytest.raises(Unsupported, match="dynamic size; expected a fixed one"):
-        program.run_decompositions(substitutes(program))
+_FREE_POOLS = {
+    "mean": lambda x: F.adaptive_avg_pool2d(x, (3, 4)),
+    "mean of rows": lambda x: F.adaptive_avg_pool2d(x, (2, None)),
+    "mean of volumes": lambda x: F.adaptive_avg_pool3d(x, (1, 2, 3)),
+    "maximum of all": lambda x: F.adaptive_max_pool2d(x, 1),
+    "maximum": lambda x: F.adaptive_max_pool2d(x, (3, 4)),
+    "maximum of lines": lambda x: F.adaptive_max_pool1d(x.flatten(0, 1), 5),
+    "place": lambda x: F.adaptive_max_pool2d(x, (3, 4), return_indices=True)[1],
+    "place of all": lambda x: F.adaptive_max_pool2d(x.round(), (1, 1), return_indices=True)[1],
+}
+
+
+class Applied(nn.Module):
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+@pytest.mark.parametrize("name", _FREE_POOLS)
+def test_cells_follow_a_dynamic_size(name: str, tmp_path: Path) -> None:
+    """Where the first example's cells are whole, too: torch's exporter writes windows of those sizes."""
+    torch.manual_seed(7)
+    module, x = Applied(_FREE_POOLS[name]), torch.randn(2, 3, 6, 8)
+    dims = {axis: torch.export.Dim(f"size{axis}", min=2, max=99) for axis in (2, 3)}
+    program = torch.export.export(module, (x,), dynamic_shapes=(dims,), strict=False)
+    write_program(program, ["x"], ["y"], str(tmp_path / "model.onnx"))
+    session = ort.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
+    for size in ((6, 8), (5, 31), (2, 3), (17, 7)):
+        given = torch.randn(2, 3, *size)
+        given[0, 0] = -torch.inf
+        (found,) = session.run(None, {"x": given.numpy()})
+        torch.testing.assert_close(torch.from_numpy(found), module(given), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("include_self", [True, False])

@@ -248,6 +248,29 @@ def test_what_onnx_runtime_computes_is_what_torch_computes(group: str, tmp_path:
                 )
 
 
+_OVER_ANY_SIZE = {
+    "running_product": lambda x: torch.cumprod(x, 1),
+    "running_maximum": lambda x: torch.cummax(x, 0).values,
+    "place_of_running_minimum": lambda x: torch.cummin(torch.round(x), 1).indices,
+    "running_log_sum_exp": lambda x: torch.logcumsumexp(x * 60, 1),
+    "median": lambda x: torch.median(x, 1).values,
+    "place_of_median": lambda x: torch.median(x, 0, keepdim=True).indices,
+    "median_of_all": torch.median,
+}
+
+
+def test_results_along_a_dynamic_size(tmp_path: Path) -> None:
+    module, x = _Together(_OVER_ANY_SIZE).eval(), torch.randn(3, 8, generator=torch.Generator().manual_seed(2))
+    dims = {axis: torch.export.Dim(f"size{axis}", min=2, max=99) for axis in (0, 1)}
+    program = torch.export.export(module, (x,), dynamic_shapes=(dims,), strict=False)
+    write_program(program, ["x"], list(_OVER_ANY_SIZE), str(tmp_path / "model.onnx"))
+    session = ort.InferenceSession(str(tmp_path / "model.onnx"))
+    for shape in ((3, 8), (2, 37), (21, 5)):
+        given = torch.randn(shape, generator=torch.Generator().manual_seed(3))
+        for (name, want), got in zip(module(given).items(), session.run(None, {"x": given.numpy()}), strict=True):
+            np.testing.assert_allclose(got, want.numpy(), rtol=2e-5, atol=1e-6, err_msg=name)
+
+
 def test_a_program_of_complex_numbers_keeps_its_free_batch(tmp_path: Path) -> None:
     class Mixed(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
