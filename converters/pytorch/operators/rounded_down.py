@@ -22,7 +22,11 @@ _HALVES = (torch.float16, torch.bfloat16)
 
 def remainder(x: Any, y: Any) -> Any:
     """``aten::remainder``, with the sign of ``y``."""
-    dtype = torch.result_type(x, y)
+    dtype = _type_of(x, y)
+    if isinstance(y, torch.SymInt):
+        y = torch.full((), y, dtype=dtype)
+        if dtype not in _EXACT:
+            return torch.remainder(x, y)
     if dtype not in _EXACT or not _is_inexact(y):
         return NotImplemented
     divisor = y
@@ -33,9 +37,11 @@ def remainder(x: Any, y: Any) -> Any:
 
 def floor_quotient(x: Any, y: Any, *, rounding_mode: str | None = "floor") -> Any:
     """``aten::floor_divide``, and ``aten::div`` with that mode; torch computes halves in float32."""
-    dtype = torch.result_type(x, y)
+    dtype = _type_of(x, y)
     if rounding_mode != "floor":
         return NotImplemented
+    if isinstance(y, torch.SymInt) and dtype.is_floating_point:
+        y = torch.full((), y, dtype=dtype)
     if not isinstance(x, Tensor) and not dtype.is_floating_point:
         return torch.floor_divide(torch.full((), x, dtype=dtype), y)
     if dtype not in (*_EXACT, *_HALVES) or not _is_inexact(y):
@@ -51,11 +57,20 @@ def floor_quotient(x: Any, y: Any, *, rounding_mode: str | None = "floor") -> An
 
 
 def rounds(node: Any) -> bool:
-    """Whether a node's quotient of floats may be rounded before it is rounded down, or begins with a number."""
+    """Whether a node's quotient of floats may be rounded before it is rounded down, or has a number or dynamic size.
+
+    A look at what number a dynamic size is would fix it to that of the example.
+    """
     x, y = (each.meta["val"] if hasattr(each, "meta") else each for each in node.args[:2])
     if node.kwargs.get("rounding_mode", "floor") != "floor":
         return False
-    return not isinstance(x, Tensor) or (torch.result_type(x, y) in (*_EXACT, *_HALVES) and _is_inexact(y))
+    if not isinstance(x, Tensor) or isinstance(y, torch.SymInt):
+        return True
+    return torch.result_type(x, y) in (*_EXACT, *_HALVES) and _is_inexact(y)
+
+
+def _type_of(x: Any, y: Any) -> torch.dtype:
+    return torch.result_type(*(1 if isinstance(each, torch.SymInt) else each for each in (x, y)))
 
 
 def _is_inexact(y: Any) -> bool:
