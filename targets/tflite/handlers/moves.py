@@ -7,6 +7,7 @@ import numpy as np
 from convertkit.errors import UnknownSize, Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.builder import Builder
+from convertkit.targets.tflite.handlers.shapes import rank_of
 from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 
 moves = Registry()
@@ -21,10 +22,10 @@ def identity(b: Builder, x: Tensor) -> Tensor:
 def reshape(b: Builder, x: Tensor, shape: Tensor, *, allowzero: int = 0) -> Tensor:
     """RESHAPE; a zero copies the input's size, unless ``allowzero``."""
     if shape.constant is None:
-        sizes = b.cast(shape, "int32")
+        rank, sizes = rank_of(shape), b.cast(shape, "int32")
         if not allowzero and _may_hold_zeros(b, shape):
             sizes = _copied_where_zero(b, x, sizes)
-        return b.reshape_to(x, sizes, (DYNAMIC,) * shape.shape[0])
+        return b.reshape_to(x, sizes, (DYNAMIC,) * rank)
     wanted = [int(size) for size in shape.constant]
     if not allowzero:
         wanted = [x.shape[axis] if size == 0 else size for axis, size in enumerate(wanted)]

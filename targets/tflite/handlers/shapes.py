@@ -115,7 +115,14 @@ def _known_sizes(b: Builder, sizes: Tensor) -> tuple[int, ...]:
         return tuple(size for each in producer.inputs if each is not None for size in _known_sizes(b, each))
     if producer is not None and producer.code == "SHAPE" and producer.inputs[0] is not None:
         return producer.inputs[0].shape
-    return (DYNAMIC,) * sizes.shape[0]
+    return (DYNAMIC,) * rank_of(sizes)
+
+
+def rank_of(sizes: Tensor) -> int:
+    """How many sizes a computed tensor holds; ``Unsupported`` where that is computed, too."""
+    if sizes.shape[0] == DYNAMIC:
+        raise Unsupported("a shape of which even the number of axes is computed at run time")
+    return sizes.shape[0]
 
 
 @shapes.lowers("Split", since=18)

@@ -79,6 +79,12 @@ def test_parts_of_computed_sizes_of_more_axes_than_the_kernel_has():
         )
 
 
+@pytest.mark.parametrize("node", ["ConstantOfShape(sizes)", "Expand(one, sizes)", "Reshape(one, sizes)"])
+def test_a_computed_number_of_axes_is_refused(node: str):
+    with pytest.raises(Unsupported, match="even the number of axes is computed at run time"):
+        compiled(f"""{HEAD} (int64[n] sizes) => (int64 y) <float[1] one = {{1}}> {{ z = {node} y = Size(z) }}""")
+
+
 @pytest.mark.parametrize("upper", [0, 1])
 @pytest.mark.parametrize("kind", ["float", "bool"])
 def test_triangles_of_every_size(upper: int, kind: str):
