@@ -82,7 +82,7 @@ def average_pool(
         )  # fmt: skip
         return b.squeeze(image, (1,))
     counts_pads = bool(count_include_pad) and is_padded(win)
-    stated, win = win, grown(win, x.shape[1:-1]) if ceil_mode and not is_same else win
+    stated, win = win, _at_least(win, x.shape[1:-1]) if ceil_mode and not is_same else win
     if win.kernel == x.shape[1:-1] and not is_padded(win) and not x.is_quantized:
         return b.mean(x, (1, 2), keep_dims=True)
     padding = "SAME" if is_same else own_padding(win, x.shape[1:-1])
@@ -98,7 +98,7 @@ def average_pool(
 def _recounted(b: Builder, y: Tensor, x: Tensor, win: Window, counted: tuple[int, ...] | None) -> Tensor:
     """Means over windows that reach into padding, corrected for how many elements ONNX counts."""
     if DYNAMIC in x.shape[1:-1]:
-        return b.div(y, _share_of_reals(b, x, win))  # no ceil_mode here: nothing in the padding counts
+        return b.div(y, _share_that_counts(b, x, win, counted or (0, 0, 0, 0)))
     factors = []
     rank = len(win.kernel)
     for axis, size in enumerate(x.shape[1:-1]):
@@ -113,12 +113,25 @@ def _recounted(b: Builder, y: Tensor, x: Tensor, win: Window, counted: tuple[int
     return b.mul(y, b.constant(factor[None, :, :, None]))
 
 
-def _share_of_reals(b: Builder, x: Tensor, win: Window) -> Tensor:
-    """What part of each window lies in the image, whose size is only known at run time: a mean of ones."""
+def _at_least(win: Window, sizes: tuple[int, ...]) -> Window:
+    """The window of ``ceil_mode``; of dynamic sizes with padding that may be more than it needs."""
+    return covered(win, sizes) if DYNAMIC in sizes else grown(win, sizes)
+
+
+def _share_that_counts(b: Builder, x: Tensor, win: Window, counted: tuple[int, ...]) -> Tensor:
+    """What part of each window counts in an image whose size is only known at run time: a mean of ones.
+
+    The image counts, and of the padding ``counted``, as ONNX states pads.
+    """
     float_only(x, "AveragePool over padding of a dynamic axis")
     sizes = [b.size_of(x, axis) if x.shape[axis] == DYNAMIC else x.shape[axis] for axis in (1, 2)]
-    ones = b.fill(b.sizes([1, *sizes, 1]), b.constant(np.array(1, np.float32)), (1, *x.shape[1:-1], 1))
-    padded = b.pad(ones, ((0, 0), *win.pads, (0, 0)))
+    one = b.constant(np.array(1, np.float32))
+    ones = b.fill(b.sizes([1, *sizes, 1]), one, (1, *x.shape[1:-1], 1))
+    sides = tuple(zip(counted[:2], counted[2:], strict=True))
+    if any(counted):
+        ones = b.pad(ones, ((0, 0), *sides, (0, 0)), one)
+    rest = [(before - first, after - last) for (before, after), (first, last) in zip(win.pads, sides, strict=True)]
+    padded = b.pad(ones, ((0, 0), *rest, (0, 0)))
     return b.average_pool_2d(padded, window=_two(win.kernel), strides=_two(win.strides), padding="VALID")
 
 

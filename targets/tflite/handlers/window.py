@@ -25,7 +25,7 @@ def grown(win: Window, sizes: tuple[int, ...]) -> Window:
 
 
 def covered(win: Window, sizes: tuple[int, ...]) -> Window:
-    """The same for maxima, which padding behind does not change: of dynamic sizes, too."""
+    """The same of dynamic sizes, too, for what padding behind does not change, or is corrected for."""
     return win.covered(_known(sizes))
 
 

@@ -52,6 +52,21 @@ def test_maxima_that_round_up(window: str, layout: str):
     case.agree(*({"x": numbers(n, 3, h, w) - 3} for n, h, w in sizes))
 
 
+@pytest.mark.parametrize("size", ["h,w", "h,8", "7,w"])
+@pytest.mark.parametrize("counts", [0, 1])
+@pytest.mark.parametrize("window", ROUNDED_UP.values(), ids=ROUNDED_UP)
+def test_averages_that_round_up(window: str, counts: int, size: str):
+    """Of what a window holds of the image and, where they count, of the stated pads."""
+    case = compiled(
+        f"""{HEAD} (float[n,3,{size}] x) => (float[a,b,c,d] y) {{
+            y = AveragePool<{window}, ceil_mode=1, count_include_pad={counts}>(x) }}""",
+        Options(input_layout="nhwc"),
+    )
+    sizes = [(1, 6, 5), (2, 9, 8), (1, 7, 7), (1, 8, 10), (3, 11, 6)]
+    given = [(n, 7 if "7" in size else h, 8 if "8" in size else w) for n, h, w in sizes]
+    case.agree(*({"x": numbers(n, 3, h, w) - 3} for n, h, w in given))
+
+
 def test_a_window_inside_of_the_padding_needs_a_size():
     with pytest.raises(Unsupported, match="is dynamic, and this needs it"):
         compiled(f"""{HEAD} (float[n,3,h,8] x) => (float[a,b,c,d] y) {{
