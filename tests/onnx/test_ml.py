@@ -185,6 +185,13 @@ def positive(attributes: dict[str, object]) -> dict[str, object]:
     return {**attributes, "class_weights": [abs(weight) / 3 for weight in weights]}
 
 
+def one_each(attributes: dict[str, object]) -> dict[str, object]:
+    """Each leaf votes for one of three classes, as where classes number the leaves."""
+    ids = attributes["class_ids"]
+    assert isinstance(ids, list)
+    return {**attributes, "class_ids": [place % 3 for place in range(len(ids))]}
+
+
 REGRESSORS = [
     *({**forest("target", [0], [mode], missing), "n_targets": 1} for mode in MODES for missing in (0, 2)),
     {**forest("target", [0], MODES, 3), "n_targets": 1, "base_values": [0.75]},
@@ -206,6 +213,8 @@ CLASSIFIERS = [
       for name in ("NONE", "LOGISTIC", "SOFTMAX")),
     *({**made(forest("class", [1])), "classlabels_int64s": [7, 5], "post_transform": name}
       for made in (dict, positive) for name in ("NONE", "LOGISTIC", "SOFTMAX")),
+    *({**positive(one_each(forest("class", [0]))), "classlabels_int64s": [7, 5, 9, 4], "post_transform": name}
+      for name in TRANSFORMS[:4]),
 ]  # fmt: skip
 TREES = [
     *(Row("TreeEnsembleRegressor", [HARD], attributes) for attributes in REGRESSORS),
@@ -289,6 +298,7 @@ STAYS = [
         2,
     ),
     Row("TreeEnsembleClassifier", [X], {**forest("class", [0, 2]), "classlabels_int64s": [7, 5, 9]}, 2),
+    Row("TreeEnsembleClassifier", [X], {**one_each(forest("class", [0])), "classlabels_int64s": [7, 5, 9]}, 2),
     newer(1, 1, 2),
 ]
 

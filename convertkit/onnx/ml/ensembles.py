@@ -52,6 +52,11 @@ class Ensemble:
             found |= self.scored[self._leaves(int(root))].all(0)
         return found
 
+    def greatest_is_scored(self) -> bool:
+        """Whether the greatest of all sums is one that was scored: scores are positive, and each row gets some."""
+        positive = bool((self.weights[self.scored] > 0).all())
+        return positive and any(self.scored[self._leaves(int(root))].any(1).all() for root in self.roots)
+
     def _leaves(self, root: int) -> list[int]:
         waiting, leaves = [root], []
         while waiting:

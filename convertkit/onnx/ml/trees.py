@@ -105,7 +105,7 @@ def tree_ensemble_classifier(f: Fusion) -> Results:
         return None
     if base.size:
         scores = f.op("Add", scores, f.tensor(base.astype(ensemble.weights.dtype)))
-    elif not ensemble.always_scored().all():
+    elif not (ensemble.always_scored().all() or ensemble.greatest_is_scored()):
         return None  # a class without a vote takes no part in ONNX Runtime's choice, whatever the others' scores
     place = f.op("ArgMax", scores, attributes=[ir.AttrInt64("axis", 1), *_DROPPED])
     return [labels.at(f, place), transformed(f, real(f, scores), name)]
