@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -13,6 +14,7 @@ from convertkit.artifact import Artifact, sha256_of
 from convertkit.converters.onnx.computed_sizes import free_computed_sizes
 from convertkit.converters.onnx.drawing import refusal_of_chance
 from convertkit.converters.onnx.followed_sizes import follow_free_sizes
+from convertkit.converters.onnx.tried_sizes import Stays, free_tried_sizes, tried_sizes
 from convertkit.converters.onnx.weight_sizes import sizes_of_weights
 from convertkit.onnx.canonical import canonicalize, freeze_dims, freeze_dims_left
 from convertkit.onnx.dictionaries import told
@@ -41,7 +43,8 @@ class OnnxSource:
     concurrent = True
 
     def __init__(self, path: Path, options: ExportOptions) -> None:
-        self._opened: ir.Model | None = _opened(path)
+        self._opened: ir.Model | None
+        self._opened, untold = _opened(path)
         self._chance = refusal_of_chance(self._opened)
         self._allowed = options.allow_unverified
         self._runners: list[OnnxRunner] = []
@@ -55,6 +58,10 @@ class OnnxSource:
         self._sizes = fixed_sizes(inputs, specs)
         state = state_beside(path, specs)
         self.artifact = Artifact(path, "onnx", specs, outputs, sha256_of(path), initial_state=state)
+        self._tried = {} if self._chance else tried_sizes(self.artifact, untold)
+        if self._tried:
+            free_tried_sizes(self._opened, self._tried)
+            self.artifact = replace(self.artifact, outputs=interface(self._opened)[1])
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -86,7 +93,7 @@ class OnnxSource:
     def stage(self) -> Stage:
         self._refuse_chance()
         opened, self._opened = self._opened, None  # the stage changes the model: another stage reads the file again
-        return CanonicalStage(self._sizes, opened, self._weighed)
+        return CanonicalStage(self._sizes, opened, self._weighed, self._tried)
 
     def _refuse_chance(self) -> None:
         if self._chance is not None and not self._allowed:
@@ -103,12 +110,17 @@ class CanonicalStage:
     tolerance: Tolerance = FLOAT32
 
     def __init__(
-        self, sizes: Mapping[str, int], opened: ir.Model | None = None, weighed: Mapping[str, int] | None = None
+        self,
+        sizes: Mapping[str, int],
+        opened: ir.Model | None = None,
+        weighed: Mapping[str, int] | None = None,
+        tried: Mapping[str, Stays] | None = None,
     ) -> None:
-        """``weighed`` are sizes that the weights demand, which ``opened`` may have already."""
+        """``weighed`` are sizes that the weights demand, ``tried`` those that runs left: ``opened`` may have both."""
         self._sizes = dict(sizes)
         self._opened = opened
         self._weighed = dict(weighed or {})
+        self._tried = dict(tried or {})
 
     @property
     def options(self) -> Mapping[str, object]:
@@ -116,7 +128,8 @@ class CanonicalStage:
 
     def run(self, source: Artifact, workdir: Path) -> Artifact:
         opened, self._opened = self._opened, None
-        model = opened or _opened(source.path)
+        model = opened or _opened(source.path)[0]
+        free_tried_sizes(model, self._tried)
         freeze_dims_left(model, self._weighed)
         if self._sizes:
             freeze_dims(model, self._sizes)
@@ -126,8 +139,8 @@ class CanonicalStage:
         return save_model(model, workdir / "canonical.onnx", f"{self.name} {self.version}", state)
 
 
-def _opened(path: Path) -> ir.Model:
+def _opened(path: Path) -> tuple[ir.Model, frozenset[str]]:
+    """The model with the sizes that rules tell, and the outputs of which they do not tell all."""
     model = load_model(path)
     free_computed_sizes(model)
-    follow_free_sizes(model)
-    return model
+    return model, follow_free_sizes(model)
