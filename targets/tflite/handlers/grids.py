@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from convertkit.artifact import Array
-from convertkit.errors import Unsupported
+from convertkit.errors import UnknownSize, Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.tflite.annotations import NHWC
 from convertkit.targets.tflite.builder import Builder
@@ -18,15 +18,18 @@ from convertkit.targets.tflite.handlers.sampling import (
     TAPS,
     Border,
     Tap,
+    as_real,
     clamped,
     flattened,
     image_starts,
     linear_taps,
+    pixel_count,
     sampled,
+    sizes_of,
     weighted_pixels,
 )
 from convertkit.targets.tflite.handlers.shapes import cut
-from convertkit.targets.tflite.tensor import Tensor
+from convertkit.targets.tflite.tensor import DYNAMIC, Tensor
 
 grids = Registry()
 
@@ -37,30 +40,45 @@ def grid_sample(
 ) -> Tensor:
     """``grid`` (N, …, axes) holds places in [-1, 1], the last axis of the image first."""
     float_only(x, "GridSample")
+    if DYNAMIC in (x.shape[-1], grid.shape[-1]):
+        raise UnknownSize("GridSample of channels whose number is only known at run time")
     if mode not in TAPS:
         raise Unsupported(f"mode {mode}")
-    images, *sizes, channels = static_shape(x, "GridSample", but_batch=True)
-    shape = static_shape(grid, "GridSample", but_batch=True)[:-1]
-    points = b.reshape(grid, (max(images, shape[0]), math.prod(shape[1:]), len(sizes)))
+    sizes, channels = sizes_of(b, x), x.shape[-1]
+    points = _points(b, grid, max(x.shape[0], grid.shape[0]))
     taps = []
     for axis, size in enumerate(sizes):
-        border = Border(size, padding_mode, bool(align_corners))
+        border = Border(as_real(b, size), padding_mode, bool(align_corners))
         taps.append(TAPS[mode](b, _unnormalized(b, _column(b, points, len(sizes) - 1 - axis), border), border))
-    starts = image_starts(b, points, math.prod(sizes), 2)
-    return b.reshape(sampled(b, flattened(b, x), starts, sizes, taps), (*shape, channels))
+    starts = image_starts(b, points, sizes, 2)
+    pixels = sampled(b, flattened(b, x), starts, sizes, taps)
+    shape = (*grid.shape[:-1], channels)
+    if shape.count(DYNAMIC) <= 1:
+        return b.reshape(pixels, shape)
+    return b.reshape_to(pixels, b.sizes([*(b.size_of(grid, axis) for axis in range(grid.rank - 1)), channels]), shape)
+
+
+def _points(b: Builder, grid: Tensor, images: int) -> Tensor:
+    """All places of each image in a row, (images, places, axes)."""
+    places = DYNAMIC if DYNAMIC in grid.shape[1:-1] else math.prod(grid.shape[1:-1])
+    shape = (images, places, grid.shape[-1])
+    if shape.count(DYNAMIC) <= 1:
+        return b.reshape(grid, shape)
+    return b.reshape_to(grid, b.sizes([b.size_of(grid, 0), DYNAMIC, grid.shape[-1]]), shape)
 
 
 def _unnormalized(b: Builder, where: Tensor, border: Border) -> Tensor:
     """[-1, 1] as coordinates: the ends are the outer pixels' centres, or the borders."""
-    half = (border.size - 1) / 2 if border.align_corners else border.size / 2
-    shifted = b.mul(b.add(where, like(b, where, 1)), like(b, where, half))
+    span = border.span(b)
+    half = b.mul(span, like(b, span, 0.5)) if isinstance(span, Tensor) else like(b, where, span / 2)
+    shifted = b.mul(b.add(where, like(b, where, 1)), half)
     return shifted if border.align_corners else b.sub(shifted, like(b, where, 0.5))
 
 
 def _column(b: Builder, points: Tensor, column: int) -> Tensor:
     """One of the last axis's elements, without that axis."""
     part = cut(b, points, [slice(None)] * (points.rank - 1) + [slice(column, column + 1)])
-    return b.reshape(part, points.shape[:-1])
+    return b.squeeze(part, (points.rank - 1,))
 
 
 @grids.lowers("RoiAlign", since=(16, 22))
@@ -81,8 +99,10 @@ def roi_align(
     float_only(x, "RoiAlign")
     if sampling_ratio <= 0:
         raise Unsupported("sampling_ratio 0: the number of samples would depend on the boxes at run time")
-    _, channels, *sizes = static_shape(x, "RoiAlign")
-    count = static_shape(rois, "RoiAlign")[0]
+    images = b.transpose(x, (0, 2, 3, 1))
+    sizes, channels, count = sizes_of(b, images), x.shape[1], rois.shape[0]
+    if channels == DYNAMIC:
+        raise UnknownSize("RoiAlign of channels whose number is only known at run time")
     half_pixel = coordinate_transformation_mode == "half_pixel"
     scaled = b.sub(b.mul(rois, like(b, rois, spatial_scale)), like(b, rois, 0.5 if half_pixel else 0.0))
     bins = (output_height, output_width)
@@ -92,16 +112,21 @@ def roi_align(
         places = _bin_places(b, begin, end, bins[axis], sampling_ratio, half_pixel)
         view = (count, places.shape[1], 1) if axis == 0 else (count, 1, places.shape[1])
         taps.append([_viewed(b, tap, view) for tap in _roi_taps(b, places, size)])
-    starts = b.mul(b.reshape(b.cast(batch_indices, "int32"), (count, 1, 1)), b.ints([math.prod(sizes)]))
-    rows = flattened(b, b.transpose(x, (0, 2, 3, 1)))
-    pixels = weighted_pixels(b, rows, starts, sizes, taps)
+    starts = b.mul(b.reshape(b.cast(batch_indices, "int32"), (count, 1, 1)), pixel_count(b, sizes))
+    pixels = weighted_pixels(b, flattened(b, images), starts, sizes, taps)
     joined = functools.reduce(b.maximum if mode == "max" else b.add, pixels)
-    split = b.reshape(joined, (count * output_height, sampling_ratio, output_width, sampling_ratio * channels))
+    lines, bins_of_all = _times(count, output_height), _times(count, math.prod(bins))
+    split = b.reshape(joined, (lines, sampling_ratio, output_width, sampling_ratio * channels))
     across = b.reduce_max(split, (1,), keep_dims=False) if mode == "max" else b.mean(split, (1,), keep_dims=False)
-    cells = b.reshape(across, (count * output_height * output_width, sampling_ratio, channels))
+    cells = b.reshape(across, (bins_of_all, sampling_ratio, channels))
     values = b.reduce_max(cells, (1,), keep_dims=False) if mode == "max" else b.mean(cells, (1,), keep_dims=False)
     result = b.reshape(values, (count, output_height * output_width, channels))
     return b.reshape(b.transpose(result, (0, 2, 1)), (count, channels, *bins))
+
+
+def _times(count: int, each: int) -> int:
+    """So many of each of ``count``, whose number may be known at run time only."""
+    return DYNAMIC if count == DYNAMIC else count * each
 
 
 def _bin_places(b: Builder, begin: Tensor, end: Tensor, bins: int, ratio: int, half_pixel: bool) -> Tensor:
@@ -114,11 +139,12 @@ def _bin_places(b: Builder, begin: Tensor, end: Tensor, bins: int, ratio: int, h
     return b.add(b.expand_dims(begin, 1), b.mul(b.expand_dims(length, 1), steps))
 
 
-def _roi_taps(b: Builder, where: Tensor, size: int) -> list[Tap]:
+def _roi_taps(b: Builder, where: Tensor, size: int | Tensor) -> list[Tap]:
     """Two neighbours clamped to the image; a sample further out than one pixel counts nothing."""
-    zero = like(b, where, 0)
-    present = b.logical_and(b.greater_equal(where, like(b, where, -1)), b.less_equal(where, like(b, where, size)))
-    taps = linear_taps(b, where, Border(size, "border", True))
+    zero, end = like(b, where, 0), as_real(b, size)
+    below = b.less_equal(where, end if isinstance(end, Tensor) else like(b, where, end))
+    present = b.logical_and(b.greater_equal(where, like(b, where, -1)), below)
+    taps = linear_taps(b, where, Border(end, "border", True))
     weights = [tap.weight for tap in taps]
     assert weights[0] is not None
     assert weights[1] is not None
@@ -150,16 +176,16 @@ def deform_conv(
     if x.rank != 4:
         raise Unsupported(f"a deformable convolution over {x.rank - 2} spatial axes")
     weights = constant_of(w, "the weights")
-    images, channels = static_shape(x, "DeformConv")[:2]
+    images, channels = static_shape(x, "DeformConv", but_batch=True)[:2]
     kernel = weights.shape[2:]
     base = _kernel_places(kernel, offset.shape[2:], strides or (1, 1), dilations or (1, 1), pads or (0, 0, 0, 0))
-    count, points, elements = images * offset_group, math.prod(offset.shape[2:]), math.prod(kernel)
+    count, points, elements = _times(images, offset_group), math.prod(offset.shape[2:]), math.prod(kernel)
     shifts = b.reshape(offset, (count, elements, 2, points))
     # Each group of channels with its own offsets is an image of its own.
     parts = b.reshape(x, (count, channels // offset_group, *x.shape[2:]))
     rows = flattened(b, b.transpose(parts, (0, 2, 3, 1)))
     taps = [_shifted_taps(b, shifts, axis, base[axis], size) for axis, size in enumerate(x.shape[2:])]
-    starts = image_starts(b, parts, math.prod(x.shape[2:]), 3)
+    starts = image_starts(b, parts, x.shape[2:], 3)
     columns = sampled(b, rows, starts, x.shape[2:], taps)
     if mask is not None:
         columns = b.mul(columns, b.reshape(mask, (count, elements, points, 1)))
@@ -209,7 +235,7 @@ def _products(
     """Columns (images · offset groups, kernel, points, channels) times weights (O, I, kernel…), group by group."""
     taps, per_offset = columns.shape[1], columns.shape[3]
     split = b.reshape(columns, (images, offset_group, taps, points * per_offset))
-    moved = b.reshape(b.transpose(split, (0, 2, 1, 3)), (images * taps, offset_group, points, per_offset))
+    moved = b.reshape(b.transpose(split, (0, 2, 1, 3)), (_times(images, taps), offset_group, points, per_offset))
     rows = b.reshape(b.transpose(moved, (0, 2, 1, 3)), (images, taps, points, offset_group * per_offset))
     rows = b.transpose(rows, (0, 2, 1, 3))
     outs, ins = weights.shape[0] // group, weights.shape[1]
@@ -217,6 +243,6 @@ def _products(
     for number in range(group):
         part = cut(b, rows, [slice(None)] * 3 + [slice(number * ins, (number + 1) * ins)])
         kernel = weights[number * outs : (number + 1) * outs].reshape(outs, ins, taps).transpose(0, 2, 1)
-        flat = b.reshape(part, (images * points, taps * ins))
+        flat = b.reshape(part, (_times(images, points), taps * ins))
         results.append(b.fully_connected(flat, b.constant(np.ascontiguousarray(kernel).reshape(outs, -1)), None))
     return b.concatenation(results, 1)
