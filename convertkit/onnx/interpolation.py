@@ -68,7 +68,7 @@ def places(axis: Axis, coordinates: str, kind: type[np.float32 | np.float64] = n
     if coordinates == "half_pixel":
         return half
     if coordinates == "pytorch_half_pixel":
-        return out * 0 - 0.5 if length == 1 else half
+        return out * 0 if axis.wanted == 1 else half
     if coordinates == "half_pixel_symmetric":
         return half + kind(axis.size / 2) * (1 - kind(axis.wanted) / kind(length))
     raise Unsupported(f"coordinate_transformation_mode {coordinates}")

@@ -173,17 +173,18 @@ def _resize(graph: ir.Graph, know: Knowledge, node: ir.Node) -> bool:
     Where nothing changes, the axes of known size are said: some ways of rounding move pixels even then.
     """
     before = know.shape(node.inputs[0])
-    wanted = know.vector(node.inputs[3]) if len(node.inputs) > 3 else None
+    wanted = _as_far_as_known(know, node.inputs[3]) if len(node.inputs) > 3 else None
     policy = node.attributes.get("keep_aspect_ratio_policy")
     if before is None or wanted is None or "axes" in node.attributes or len(wanted) != len(before):
         return False
     if array_of(node.inputs[3]) is not None or not _is_left_out(node.inputs[1]):
         return False
     changing = [axis for axis, size in enumerate(wanted) if size != before[axis]]
-    changing = changing or [axis for axis, size in enumerate(wanted) if size.number is not None]
+    changing = changing or [axis for axis, size in enumerate(wanted) if size is not None and size.number is not None]
     if not changing or (policy is not None and policy.value != "stretch"):
         return False
-    known = numbers([wanted[axis] for axis in changing])
+    told = [size for axis in changing if (size := wanted[axis]) is not None]
+    known = numbers(told) if len(told) == len(changing) else None
     node.attributes["axes"] = ir.AttrInt64s("axes", changing)
     if known:
         node.replace_input_with(3, new_constant(graph, f"{node.name}/sizes", np.array(known, np.int64)))
@@ -196,6 +197,18 @@ def _resize(graph: ir.Graph, know: Knowledge, node: ir.Node) -> bool:
     graph.insert_before(node, chosen)
     node.replace_input_with(3, chosen.outputs[0])
     return True
+
+
+def _as_far_as_known(know: Knowledge, value: ir.Value | None) -> tuple[Size | None, ...] | None:
+    """The elements of a vector that is joined of others, None where one does not derive from sizes."""
+    found = know.vector(value)
+    if found is not None or value is None or value.shape is None or len(value.shape) != 1:
+        return found
+    node, count = value.producer(), value.shape[0]
+    if node is not None and node.op_type == "Concat" and not node.domain:
+        parts = [_as_far_as_known(know, part) for part in node.inputs]
+        return None if any(part is None for part in parts) else tuple(size for part in parts for size in part or ())
+    return (None,) * count if isinstance(count, int) else None
 
 
 def _is_left_out(value: ir.Value | None) -> bool:

@@ -101,8 +101,8 @@ def linear_taps(b: Builder, where: Tensor, border: Border) -> list[Tap]:
     ]
 
 
-def cubic_taps(b: Builder, where: Tensor, border: Border) -> list[Tap]:
-    """The four neighbours, with Keys' weights for a = -0.75.
+def cubic_taps(b: Builder, where: Tensor, border: Border, a: float = _CUBIC_A) -> list[Tap]:
+    """The four neighbours, with Keys' weights.
 
     Outside of the border it is the neighbours that are moved into the axis, each by itself, not the place between them:
     so PyTorch and ONNX Runtime have it.  For reflections both are the same, and the place keeps its digits.
@@ -110,7 +110,6 @@ def cubic_taps(b: Builder, where: Tensor, border: Border) -> list[Tap]:
     where = inside(b, where, border) if border.mode == "reflection" else where
     first = b.floor(where)
     share = b.sub(where, first)
-    a = _CUBIC_A
     near = (1.0, 0.0, -(a + 3), a + 2)
     far = (-4 * a, 8 * a, -5 * a, a)
     taps = []
