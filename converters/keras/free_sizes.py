@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import combinations, product
 from typing import Any
 
 from jax import export
@@ -21,6 +21,7 @@ Input = tuple[str, tuple[int | str, ...], str]
 
 _COMPARED = re.compile(r"comparison '([^']+)' (<=|<|>=|>) '([^']+)' is inconclusive")
 _SYMBOL = re.compile(r"\bd\d+\b")
+_SHAPE = re.compile(r"\(([^()]*)\)")
 _ARGUMENTS = "Arguments received by"
 """What follows says all that a layer got, whatever was wrong."""
 _MOST_BOUNDS = 8
@@ -58,12 +59,14 @@ class FreeSizes:
         """With one name for sizes of one axis that do not go together in what ``error`` tells; None where none is."""
         if _COMPARED.search(str(error)):
             return None  # it tells of all bounds, too
-        told = set(_SYMBOL.findall(str(error).partition(_ARGUMENTS)[0]))
+        pairs = _unequal(str(error).partition(_ARGUMENTS)[0])
+        names = {self._symbol(name): name for name in self._names()}
+        axes = {str(dim): axis for _, shape, _ in self.inputs for axis, dim in enumerate(shape)}
         same: dict[str, str] = {}
-        for axis in range(1, max((len(shape) for _, shape, _ in self.inputs), default=0)):
-            names = [shape[axis] for _, shape, _ in self.inputs if len(shape) > axis and isinstance(shape[axis], str)]
-            met = [str(name) for name in dict.fromkeys(names) if self._symbol(str(name)) in told]
-            same |= dict.fromkeys(met[1:], met[0]) if met else {}
+        for pair in pairs:
+            first, other = sorted((same.get(names[each], names[each]) for each in pair), key=list(axes).index)
+            if first != other and axes[first] == axes[other] > 0:
+                same = {name: first if now == other else now for name, now in same.items()} | {other: first}
         if not same:
             return None
         inputs = tuple(
@@ -122,6 +125,14 @@ class FreeSizes:
 
     def _symbol(self, name: str) -> str:
         return f"d{self._names().index(name)}"
+
+
+def _unequal(told: str) -> list[tuple[str, str]]:
+    """The pairs of symbols that stand at one place, counted from the end, of shapes in a sentence of JAX."""
+    shapes = [[size.strip() for size in shape.split(",") if size.strip()] for shape in _SHAPE.findall(told)]
+    places = (zip(reversed(one), reversed(other)) for one, other in combinations(shapes, 2))
+    met = ((a, b) for place in places for a, b in place if a != b)
+    return [(a, b) for a, b in met if _SYMBOL.fullmatch(a) and _SYMBOL.fullmatch(b)]
 
 
 def _renamed(bound: str, names: Mapping[str, str]) -> str:

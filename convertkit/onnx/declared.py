@@ -24,7 +24,7 @@ def correct_declared(model: ir.Model) -> None:
         node = value.producer()
         if node is None or node.domain or value.shape is None:
             continue
-        found = _inferred(node, value.index() or 0, opset)
+        found = inferred(node, value.index() or 0, opset)
         if found is not None and (len(value.shape) != len(found) or _is_other(value.shape, found, node)):
             value.shape = found
 
@@ -37,7 +37,7 @@ def _is_other(declared: ir.Shape, found: ir.Shape, node: ir.Node) -> bool:
     return differ and node.op_type not in _AS_DECLARED and not rounds_up
 
 
-def _inferred(node: ir.Node, place: int, opset: int) -> ir.Shape | None:
+def inferred(node: ir.Node, place: int, opset: int) -> ir.Shape | None:
     """The shape that the operator gives by ONNX's rules; None where these do not tell."""
     taken = [value for value in node.inputs if value is not None]
     if any(value.shape is None or value.type is None for value in taken):

@@ -13,12 +13,15 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
+from convertkit.onnx.declared import inferred
 from convertkit.onnx.edit import initializer, inserted
 
 
 def squeeze_repeated_ones(model: ir.Model) -> bool:
     """Take such axes out, in place, and forget the sizes that were told of what follows; whether there were any."""
-    changed = [node for node in tuple(model.graph.all_nodes()) if node.op_type == "Einsum" and _squeeze(node)]
+    opset = model.graph.opset_imports.get("", 0)
+    nodes = [node for node in model.graph.all_nodes() if node.op_type == "Einsum" and not node.domain]
+    changed = [node for node in nodes if _squeeze(node, opset)]
     for node in changed:
         _forget_ones_behind(node)
     return bool(changed)
@@ -42,16 +45,16 @@ def spelled_out(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
     return spelled, right.replace("...", letters)
 
 
-def _squeeze(node: ir.Node) -> bool:
+def _squeeze(node: ir.Node, opset: int) -> bool:
     """Take the axes out of the operands of one Einsum; whether there were any."""
     operands = [value for value in node.inputs if value is not None]
     shapes = [value.shape for value in operands if value.shape is not None]
     equation = node.attributes.get_string("equation")
-    if node.domain or len(shapes) < len(node.inputs) or equation is None:
+    if len(shapes) < len(node.inputs) or equation is None:
         return False
     terms, result = spelled_out(equation, [len(shape) for shape in shapes])
     longer = {letter for term, shape in zip(terms, shapes) for letter, size in zip(term, shape) if size != 1}
-    places = [_repeated(term, shape, longer) for term, shape in zip(terms, shapes)]
+    places = [_repeated(term, value, longer, opset) for term, value in zip(terms, operands)]
     if not any(places) or not "".join([*terms, result]).isascii():
         return False
     for place, (value, axes) in enumerate(zip(operands, places)):
@@ -64,9 +67,14 @@ def _squeeze(node: ir.Node) -> bool:
     return True
 
 
-def _repeated(term: str, shape: ir.Shape, longer: set[str]) -> list[int]:
+def _repeated(term: str, value: ir.Value, longer: set[str], opset: int) -> list[int]:
     """Axes of size 1 whose letter is longer in another operand."""
-    return [axis for axis, letter in enumerate(term) if shape[axis] == 1 and letter in longer]
+    found = [axis for axis, letter in enumerate(term) if value.shape and value.shape[axis] == 1 and letter in longer]
+    node = value.producer()
+    if not found or node is None:
+        return found
+    told = None if node.domain else inferred(node, value.index() or 0, opset)  # a file may declare 1 where it is not
+    return [axis for axis in found if told is not None and len(told) == len(term) and told[axis] == 1]
 
 
 def _forget_ones_behind(node: ir.Node) -> None:

@@ -13,7 +13,6 @@ from convertkit.onnx.input_domains import with_domains
 from convertkit.onnx.overhang import refuse_overhang
 from convertkit.parity.between import with_between
 from convertkit.parity.blanks import without_blanks
-from convertkit.parity.declared_sizes import refuse_other_sizes
 from convertkit.parity.far_integers import with_far_integers
 from convertkit.parity.feeds import ProofInputs, is_brief, proof_inputs, with_edges
 from convertkit.parity.flags import is_finite, with_flags, without_empty_masks
@@ -141,8 +140,6 @@ def recorded(stage: str, artifact: Artifact, source: Recording) -> Recording:
     title = f"{artifact.format} ({stage})"
     try:
         with plugins.runner(artifact) as runner:
-            found = record(title, artifact, runner, source.feeds, source.edges)
+            return record(title, artifact, runner, source.feeds, source.edges)
     except ConvertKitError as error:
         raise ToolError(f"what {stage} made does not run: {error}") from error
-    refuse_other_sizes(found)
-    return found

@@ -71,3 +71,13 @@ def test_a_free_batch_is_kept(tmp_path: Path, target: str) -> None:
     (output,) = done.report["interface"]["outputs"]
     assert done.passed
     assert output["shape"] == ["N", 3, 8]
+
+
+def test_a_one_that_only_the_file_says_is_not_trusted(tmp_path: Path) -> None:
+    """Nothing is squeezed that may be longer."""
+    text = """<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>
+        graph (float[N,5] x, float[N,5,8] z) => (float[N,8] y) <float[1,5] m> {
+        m = com.microsoft.Gelu (x) y = Einsum <equation = "bc,bch->bh"> (m, z) }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    done = convertkit.export(tmp_path / "m.onnx", target="onnxruntime", output=tmp_path / "out")
+    assert done.passed

@@ -29,6 +29,14 @@ from keras import layers
 long, short, mask = (keras.Input((None, size), name=name) for name, size in (("a", 6), ("b", 6), ("mask", 1)))
 keras.Model([long, short, mask], layers.MultiHeadAttention(2, 4)(layers.Dense(8)(long), short * mask)).save(sys.argv[1])
 """
+_CROSSED = """
+import keras, sys
+from keras import layers
+one, other, mask = (keras.Input((None, *size), name=name) for name, size in (("a", (6,)), ("b", (6,)), ("mask", ())))
+seen = keras.ops.expand_dims(mask, 1) > 0
+y = layers.MultiHeadAttention(2, 4)(layers.Dense(8)(one), layers.Dense(8)(other), attention_mask=seen)
+keras.Model([one, other, mask], y).save(sys.argv[1])
+"""
 _PLACED = """
 import keras, sys
 from keras import layers
@@ -71,11 +79,13 @@ def test_tokens_are_as_many_as_their_mask(target: str, tmp_path: Path) -> None:
     assert _interface(tmp_path / "out") == [["batch", "words_1"], ["batch", "words_1"], ["batch", "words_1", 3]]
 
 
-def test_other_sizes_stay_apart(tmp_path: Path) -> None:
-    path = _saved(_TWO_TEXTS, tmp_path / "texts.keras")
+@pytest.mark.parametrize(("code", "mask"), [(_TWO_TEXTS, [1]), (_CROSSED, [])], ids=["product", "attention"])
+def test_other_sizes_stay_apart(code: str, mask: list[int | str], tmp_path: Path) -> None:
+    """A decoder's text is not as long as the encoder's, whose mask is."""
+    path = _saved(code, tmp_path / "texts.keras")
     said = here("export", path, "--target", "onnxruntime", "--output", tmp_path / "out")
     assert said.code == 0, said.complaint
-    inputs = [["batch", "a_1", 6], ["batch", "b_1", 6], ["batch", "b_1", 1]]
+    inputs = [["batch", "a_1", 6], ["batch", "b_1", 6], ["batch", "b_1", *mask]]
     assert _interface(tmp_path / "out") == [*inputs, ["batch", "a_1", 8]]
 
 
