@@ -59,8 +59,8 @@ class FreeSizes:
         """With one name for sizes of one axis that do not go together in what ``error`` tells; None where none is."""
         if _COMPARED.search(str(error)):
             return None  # it tells of all bounds, too
-        pairs = _unequal(str(error).partition(_ARGUMENTS)[0])
         names = {self._symbol(name): name for name in self._names()}
+        pairs = [pair for pair in _unequal(str(error).partition(_ARGUMENTS)[0]) if set(pair) <= names.keys()]
         axes = {str(dim): axis for _, shape, _ in self.inputs for axis, dim in enumerate(shape)}
         same: dict[str, str] = {}
         for pair in pairs:

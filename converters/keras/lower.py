@@ -113,7 +113,7 @@ def _tried(inputs: tuple[Input, ...], factor: int, errors: Sequence[Exception]) 
     Sizes that have to be the same get one name.  Where a layer compares one with a number, larger ones may decide it (a
     crop has to leave something), or sizes up to that number (a table has so many positions).
     """
-    sizes = FreeSizes(inputs, factor)
+    sizes, small = FreeSizes(inputs, factor), None
     for least in _LEAST:
         yield (sizes := replace(sizes, least=least))
         while (same := sizes.of_same(errors[-1])) is not None:

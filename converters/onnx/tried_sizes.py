@@ -26,8 +26,8 @@ Stays = tuple[bool, ...]
 def tried_sizes(artifact: Artifact, untold: Collection[str]) -> Mapping[str, Stays]:
     """The outputs of which runs give other sizes than declared, by name, of those that are ``untold`` by rules.
 
-    Nothing of a model that does not run on generated inputs, that has state, or whose weights are large: what it
-    declares counts, until the verification says otherwise.
+    Nothing of a model that does not run on generated inputs, that has state, or whose weights are large: what the file
+    declares counts.
     """
     asked = [spec for spec in artifact.outputs if spec.name in untold]
     if not asked or is_large(artifact) or any(spec.is_state for spec in artifact.inputs):
