@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from convertkit.errors import Unsupported
 
@@ -22,6 +21,8 @@ def bounds(length: int, cells: int) -> list[tuple[int, int]]:
 
 def are_all(length: Any, cells: Any) -> bool:
     """Whether each cell is one element, for any length."""
+    from torch.fx.experimental.symbolic_shapes import statically_known_true  # brings sympy, which archives do not need
+
     return bool(statically_known_true(cells == length))
 
 
