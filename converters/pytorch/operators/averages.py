@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from convertkit.converters.pytorch.operators.cells import are_all, bounds, gathered, has_dynamic_length, places
+from convertkit.converters.pytorch.operators.cells import are_all, has_dynamic_length, pooled
 
 _DIVISOR = 6
 """Which operand of ``aten::avg_pool2d`` and ``avg_pool3d`` is the divisor."""
@@ -104,16 +104,12 @@ def adaptive_average_pool(x: Tensor, size: Sequence[int]) -> Tensor:
 
 def _means(x: Tensor, axis: int, cells: Any) -> Tensor:
     """The mean of each cell along one axis."""
-    length = x.shape[axis]
-    if isinstance(cells, int) and cells == 1:
-        return x.mean(axis, keepdim=True)
-    if isinstance(length, int):
-        means = [x.narrow(axis, low, high - low).mean(axis, keepdim=True) for low, high in bounds(length, cells)]
-        return torch.cat(means, axis)
-    where, counts = places(length, cells)
-    counts = counts.reshape([*counts.shape, *[1] * (-axis - 1)])
-    elements = torch.where(counts, gathered(x, axis, where), torch.zeros((), dtype=x.dtype))
-    return elements.sum(axis) / counts.to(x.dtype).sum(1)
+
+    def of_any(elements: Tensor, counts: Tensor) -> Tensor:
+        sums = torch.where(counts, elements, torch.zeros((), dtype=x.dtype)).sum(axis)
+        return sums / counts.to(x.dtype).sum(1)
+
+    return pooled(x, axis, cells, lambda cell: cell.mean(axis, keepdim=True), of_any)
 
 
 def has_cells_of_its_own(node: Any) -> bool:

@@ -5,7 +5,7 @@ Source: aten/src/ATen/native/AdaptiveAveragePooling.cpp and AdaptiveMaxPooling2d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -30,6 +30,23 @@ def has_dynamic_length(node: Any) -> bool:
     """Whether a pool's length along an axis is known at run time alone."""
     size = node.args[1]
     return not all(isinstance(length, int) for length in node.args[0].meta["val"].shape[-len(size) :])
+
+
+def pooled(
+    x: Tensor, axis: int, cells: Any, of_one: Callable[[Tensor], Tensor], of_any: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor:
+    """One axis pooled: ``of_one`` makes one element of a cell and keeps the axis.
+
+    Of a dynamic length ``of_any`` gets :func:`gathered` elements, and which of them count, in the same two axes; it
+    leaves the first of the two.
+    """
+    length = x.shape[axis]
+    if isinstance(cells, int) and cells == 1:
+        return of_one(x)
+    if isinstance(length, int):
+        return torch.cat([of_one(x.narrow(axis, low, high - low)) for low, high in bounds(length, cells)], axis)
+    where, counts = places(length, cells)
+    return of_any(gathered(x, axis, where), counts.reshape([*counts.shape, *[1] * (-axis - 1)]))
 
 
 def places(length: Any, cells: Any) -> tuple[Tensor, Tensor]:

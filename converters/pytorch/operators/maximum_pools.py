@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from convertkit.converters.pytorch.operators.bags import without_indices
-from convertkit.converters.pytorch.operators.cells import are_all, bounds, gathered, places
+from convertkit.converters.pytorch.operators.cells import are_all, bounds, gathered, places, pooled
 from convertkit.errors import Unsupported
 
 _MOST = 256
@@ -26,14 +26,8 @@ def adaptive_max_pool(x: Tensor, size: Sequence[int]) -> tuple[Tensor, Tensor]:
 
 
 def _greatest(x: Tensor, axis: int, cells: Any) -> Tensor:
-    """The maximum of each cell along one axis."""
-    length = x.shape[axis]
-    if isinstance(cells, int) and cells == 1:
-        return x.amax(axis, keepdim=True)
-    if isinstance(length, int):
-        parts = [x.narrow(axis, low, high - low).amax(axis, keepdim=True) for low, high in bounds(length, cells)]
-        return torch.cat(parts, axis)
-    return gathered(x, axis, places(length, cells)[0]).amax(axis)
+    """The maximum of each cell along one axis; an element that is repeated changes none."""
+    return pooled(x, axis, cells, lambda cell: cell.amax(axis, keepdim=True), lambda elements, _: elements.amax(axis))
 
 
 def with_places(x: Tensor, size: Sequence[int]) -> tuple[Tensor, Tensor]:
