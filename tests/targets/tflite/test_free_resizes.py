@@ -87,6 +87,15 @@ def test_images_interpolated_at_every_size(mode: str, where: str) -> None:
     case.agree(*({"x": numbers(2, 2, *old), "other": numbers(2, 1, *new)} for old, new in sizes))
 
 
+def test_a_fixed_table_of_positions_fitted_to_a_picture() -> None:
+    """As vision transformers do; the size is one that does not follow from a shape by a polynomial."""
+    case = compiled("""<ir_version: 8, opset_import: ["" : 21]> g (float[n,3,h,w] x, float[1,2,4,4] table)
+        => (float[1,2,a,b] y) <int64[1] two = {2}, int64[2] own = {1, 2}> {
+        hw = Shape<start=2>(x)  half = Div(hw, two)  to = Concat<axis=0>(own, half)
+        y = Resize<mode="cubic">(table, , , to) }""")
+    case.agree(*({"x": numbers(1, 3, *sizes), "table": numbers(1, 2, 4, 4)} for sizes in ((8, 8), (9, 15), (3, 2))))
+
+
 @pytest.mark.parametrize("by", ["0.7, 1.5", "2.4, 0.33", "2, 1.3"])
 def test_nearest_elements_by_a_factor_of_every_size(by: str) -> None:
     case = compiled(f"""<ir_version: 8, opset_import: ["" : 21]> g (float[n,2,h,w] x) => (float[n,2,a,b] y)
