@@ -48,7 +48,7 @@ class KerasService:
     def __init__(self) -> None:
         self._model: Any = None
         self._compiled: Callable[[list[Any]], list[Any]] | None = None
-        self._programs: dict[tuple[Input, ...], Program] = {}
+        self._programs: dict[tuple[Input, ...], Program | Unsupported] = {}
 
     def open(self, params: dict[str, Any], arrays: dict[str, Array]) -> Reply:
         """Load ``path``; gives inputs and outputs as [name, shape, dtype], and notes."""
@@ -107,12 +107,18 @@ class KerasService:
         return Reply()
 
     def _program(self, shapes: dict[str, list[int | str]]) -> Program:
-        """The model traced at these shapes, which is done once."""
+        """The model traced at these shapes, which is done once, also where JAX refuses it."""
         inputs = tuple((name, tuple(shapes[name]), dtype) for name, _, dtype in self._inputs())
         if inputs not in self._programs:
-            program = exported(self._model, self._packed, inputs)
-            self._programs = {inputs: program, program.sizes.inputs: program}
-        return self._programs[inputs]
+            try:
+                program = exported(self._model, self._packed, inputs)
+                self._programs = {inputs: program, program.sizes.inputs: program}
+            except Unsupported as error:
+                self._programs = {inputs: error}
+        found = self._programs[inputs]
+        if isinstance(found, Unsupported):
+            raise found
+        return found
 
     def _results(self, flat: list[Any]) -> list[Any]:
         """Outputs of the compiled model, or of the model step by step where it cannot be compiled."""

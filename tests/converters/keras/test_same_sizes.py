@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -104,3 +105,35 @@ def test_sizes_up_to_a_number(target: str, tmp_path: Path, monkeypatch: pytest.M
     notes = json.loads((tmp_path / "out" / "report.json").read_text())["notes"]
     for size in ("x_1", "z_1"):
         assert any("<= 12" in str(note) and size in str(note) for note in notes)
+
+
+_REFUSED = """
+import os
+os.environ["KERAS_BACKEND"] = "jax"
+import keras
+from convertkit.converters.keras import service
+from convertkit.errors import Unsupported
+
+tried = []
+
+def exported(*given):
+    tried.append(given)
+    raise Unsupported("JAX cannot trace it")
+
+service.exported = exported
+words = keras.Input((None, 3), name="words")
+opened, shapes = service.KerasService(), {"words": ["batch", "words_1", 3]}
+opened._model = keras.Model(words, keras.layers.Dense(2)(words))
+assert opened.sizes({"shapes": shapes}, {}).value == {"shapes": shapes, "known": {}}
+try:
+    opened.convert({"shapes": shapes, "to": "never.onnx", "made_by": ""}, {})
+except Unsupported as error:
+    print(error, len(tried))
+"""
+
+
+def test_what_cannot_be_traced_is_tried_once() -> None:
+    """When the file is opened, and not again by its conversion, which says why."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ran = subprocess.run([sys.executable, "-c", _REFUSED], check=True, capture_output=True, text=True, env=environment)
+    assert ran.stdout.splitlines()[-1] == "JAX cannot trace it 1"
