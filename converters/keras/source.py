@@ -44,6 +44,9 @@ class KerasSource:
         self.known_sizes: Mapping[str, Sequence[int]] = {}
         if any(isinstance(dim, str) for spec in specs for dim in spec.shape[1:]):
             told = self._worker.call("sizes", {"shapes": {spec.name: list(spec.shape) for spec in specs}}).value
+            pairs = (zip(spec.shape, told["shapes"][spec.name], strict=True) for spec in specs)
+            same = {str(own): other for sizes in pairs for own, other in sizes if own != other}
+            self._notes += [f"dynamic size {own} is {other}: the layers take no others" for own, other in same.items()]
             specs = tuple(replace(spec, shape=tuple(told["shapes"][spec.name])) for spec in specs)
             self.known_sizes = told["known"]
         self.artifact = Artifact(path, "keras", specs, outputs, sha256_of(path))

@@ -78,6 +78,8 @@ def test_tokens_are_as_many_as_their_mask(target: str, tmp_path: Path) -> None:
     said = here("export", path, "--target", target, "--output", tmp_path / "out")
     assert said.code == 0, said.complaint
     assert _interface(tmp_path / "out") == [["batch", "words_1"], ["batch", "words_1"], ["batch", "words_1", 3]]
+    notes = json.loads((tmp_path / "out" / "report.json").read_text())["notes"]
+    assert any("dynamic size kept_1 is words_1" in str(note) for note in notes)
 
 
 @pytest.mark.parametrize(("code", "mask"), [(_TWO_TEXTS, [1]), (_CROSSED, [])], ids=["product", "attention"])
