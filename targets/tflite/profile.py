@@ -89,17 +89,22 @@ _AVERAGES: Mapping[str, OpRule] = {"Resize.interpolated": OpRule(data=(0,)), "Av
 # No kernel takes integers; between them, the graph says what its numbers are.
 _REAL: Mapping[str, OpRule] = {"HardSigmoid": _PLAIN}
 
+# They are written in several kernels, whose times no cost table has: integers where nothing else is wanted.
+_PICKS: Mapping[str, OpRule] = {"GatherElements": _MOVES, "GatherND": _MOVES}
+
 # Where all is integers, a table of 256 results stands for what no kernel computes, and choices are of integers.
 _TABLES: Mapping[str, OpRule] = {
     **dict.fromkeys(sorted(UNARY), _PLAIN),
     **{f"{name}.constant": OpRule(data=(0,)) for name in sorted(OF_CONSTANT)},
     "Where": OpRule(data=(1, 2), same_scale=True),
+    **_PICKS,
 }
 
 # int16 kernels exist for fewer operators; pads and gathers move bytes whatever they mean.
 _NOT_IN_WORDS = frozenset({"Abs", "DepthToSpace", "HardSwish", "PRelu", "SpaceToDepth"})
 _INT16: Mapping[str, OpRule] = {
     **{name: rule for name, rule in _COMMON.items() if name not in _NOT_IN_WORDS},
+    **_PICKS,
     "Sigmoid": OpRule(fixed_output=FixedOutput(1 / 32768, 0)),
     "Softmax": OpRule(fixed_output=FixedOutput(1 / 32768, 0)),
     "Tanh": OpRule(fixed_output=FixedOutput(1 / 32768, 0)),

@@ -245,8 +245,8 @@ def _average(qdq: QdqGroup) -> bool:
     return counts_as_onnx(qdq.node, qdq.inputs[0]) and _one_scale(qdq.params(0))
 
 
-_MOVES = """Reshape Flatten Squeeze Unsqueeze Transpose Slice Split Gather Identity Tile Expand DepthToSpace
-SpaceToDepth ReduceMax ReduceMin"""
+_MOVES = """Reshape Flatten Squeeze Unsqueeze Transpose Slice Split Gather GatherElements GatherND Identity Tile Expand
+DepthToSpace SpaceToDepth ReduceMax ReduceMin"""
 _MIXES = ("Concat", "Max", "Min")
 
 INTEGER: dict[tuple[str, str], Rule] = {

@@ -27,6 +27,9 @@ ROWS = {
     "InstanceNormalization (x, scale, scale)": ("[1,3,9,9]", "", "MEAN", BYTES),
     "Softmax (x)": ("[6,16]", "", "SOFTMAX", BOTH),
     "Conv (x, w)": ("[1,3,9,9]", "", "CONV_2D", BOTH),
+    "GatherND (x, pairs)": ("[6,16]", "", "GATHER", BOTH),
+    "GatherND <batch_dims = 1> (x, pairs)": ("[6,6,8]", "", "GATHER", BOTH),
+    "GatherElements <axis = -1> (x, turned)": ("[6,16]", "", "GATHER", BOTH),
     "AveragePool <kernel_shape = [3,3], pads = [1,1,1,1], count_include_pad = 1> (x)": (
         "[1,3,9,9]",
         "",
@@ -50,6 +53,8 @@ CONSTANTS = {
     "slope": np.linspace(0.1, 0.4, 16, dtype="f4"),
     "scale": np.array([0.5, 1, 2], "f4"),
     "last": np.array([1], np.int64),
+    "pairs": np.array([[0, 3], [5, 1], [-1, 2], [2, -4], [1, 0], [3, 3]], np.int64),
+    "turned": np.arange(96).reshape(6, 16)[:, ::-1] % 16,
     "w": np.random.default_rng(0).normal(size=(8, 3, 3, 3)).astype("f4"),
 }
 
