@@ -13,7 +13,7 @@ from convertkit.targets.tflite.tensor import Tensor
 Option = bool | int | float | tuple[int, ...]
 
 _ROUGH = {
-    "int8": frozenset({"AVERAGE_POOL_2D", "BATCH_MATMUL", "LEAKY_RELU"}),
+    "int8": frozenset({"AVERAGE_POOL_2D", "BATCH_MATMUL", "LEAKY_RELU", "PRELU"}),
     "int16": frozenset({
         "AVERAGE_POOL_2D", "BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "MEAN", "SOFTMAX", "SUM",
         "TRANSPOSE_CONV",
@@ -94,7 +94,8 @@ class Program:
         """Whether an integer kernel gives neighbours of the integers that the graph says, more often than at ties.
 
         AVERAGE_POOL_2D rounds ties away from zero, where ONNX rounds them to even; LEAKY_RELU of bytes holds both of
-        its factors in 256ths; BATCH_MATMUL rounds a sum twice; kernels of int16 have factors of 16 bits.  Source:
+        its factors in 256ths; BATCH_MATMUL and PRELU round a result twice, and so does TRANSPOSE_CONV where the size
+        of its result is computed, which XNNPACK does not take; kernels of int16 have factors of 16 bits.  Source:
         LiteRT, reference_integer_ops::AveragePool, gemmlowp's RoundingDivideByPOT and MultiplyByQuantizedMultiplier of
         int64; XNNPACK, qs8-vlrelu.
         """
@@ -108,7 +109,9 @@ class Program:
 
 
 def _is_rough(operation: Operation) -> bool:
-    return operation.code in _ROUGH.get(operation.outputs[0].dtype, ()) and _arithmetic(operation) == "integer"
+    sizes = operation.inputs[0] if operation.code == "TRANSPOSE_CONV" else None
+    is_known = operation.code in _ROUGH.get(operation.outputs[0].dtype, ())
+    return (is_known or (sizes is not None and sizes.constant is None)) and _arithmetic(operation) == "integer"
 
 
 def _arithmetic(operation: Operation) -> Literal["float", "integer", "dynamic"]:
