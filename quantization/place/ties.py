@@ -150,6 +150,7 @@ class _Solver:
         self._wanted, self._fixed = tuple(map(float, wanted)), dict(fixed)
         self._odd = {each.result for each in sums}
         self._lattice = joined(len(self._wanted), sums)
+        self._multiple = self._of_means(products)
         self._found: dict[int, float] = {}
         self._demands = [0] * len(self._wanted)
         for product in products:
@@ -202,22 +203,45 @@ class _Solver:
             return
         self._found.update(self._multiples(members, pinned))
 
+    def _of_means(self, products: Sequence[Product]) -> dict[int, int]:
+        """What the steps of a scale are a multiple of whose mean meets it in a sum, as in ``x - mean(x)``.
+
+        An even count in the denominator has ties, so the factor has its powers of two, and the mean is an odd multiple.
+        """
+        found: dict[int, int] = {}
+        for each in products:
+            factor, even = each.factors[0], int(each.count) & -int(each.count)
+            inside = len(each.factors) == 1 and each.slope is None and each.result in self._lattice[factor]
+            if inside and each.count == int(each.count) and even <= _SUM_LIMIT and each.result not in found:
+                found[factor] = max(found.get(factor, 1), even)
+                self._odd.add(each.result)
+        return {index: even for index, even in found.items() if index not in self._odd}
+
     def _multiples(self, members: Sequence[int], pinned: Mapping[int, float]) -> dict[int, float]:
-        """Multiples of one unit for all members: of all units the one that moves the scales least."""
+        """Multiples of one unit for all members, those of :meth:`_of_means` where scales near by have them."""
+        powers = np.array([self._multiple.get(member, 1) for member in members])
+        found = self._near(members, pinned, powers) if (powers > 1).any() else None
+        return (
+            found
+            or self._near(members, pinned, np.ones_like(powers))
+            or {**{member: self._wanted[member] for member in members}, **pinned}
+        )
+
+    def _near(self, members: Sequence[int], pinned: Mapping[int, float], powers: Array) -> dict[int, float] | None:
+        """Of all units the one that moves the scales least; None where that is too far."""
         wanted = np.array([pinned.get(member, self._wanted[member]) for member in members])
         odd = np.array([member in self._odd for member in members])
         anchor = next((place for place, member in enumerate(members) if member in pinned), None)
         best, least = wanted, np.inf
         for top in range(_LEAST_MULTIPLE, _SUM_LIMIT + 1, 2):
             unit = float(wanted[odd].max()) / top
-            steps = np.where(odd, _odd(wanted / unit), np.maximum(np.rint(wanted / unit), 1))
+            steps = np.where(odd, _odd(wanted / unit), powers * np.maximum(np.rint(wanted / unit / powers), 1))
             if anchor is not None:
                 unit = wanted[anchor] / steps[anchor]
             error = float(np.abs(steps * unit / wanted - 1).max())
             if error < least and steps[odd].max() <= _SUM_LIMIT:
                 best, least = steps * unit, error
-        chosen = best if least <= _FAR else wanted
-        return {**dict(zip(members, chosen.tolist(), strict=True)), **pinned}
+        return {**dict(zip(members, best.tolist(), strict=True)), **pinned} if least <= _FAR else None
 
 
 def joined(count: int, sums: Iterable[Sum]) -> list[tuple[int, ...]]:

@@ -79,6 +79,22 @@ def test_products_and_means(x: float, y: float, z: float, count: int) -> None:
     np.testing.assert_allclose(moved, wanted, rtol=0.05)
 
 
+@given(st.floats(2.0, 25.0), st.floats(0.7, 1.3), st.integers(2, 512))
+def test_a_mean_that_its_own_elements_lose_has_no_ties(mean: float, rest: float, count: int) -> None:
+    """``x - mean(x)``, as layer norms in parts have it: all three scales are multiples of one unit."""
+    wanted = (1.0, 1 / mean, rest)
+    moved = tie_free_scales(wanted, {}, [Sum((0, 1), 2)], [Product((0,), 1, count)])
+    assert (fraction(moved[0] / moved[1], 1023) / count).denominator % 2 == 1
+    assert all(fraction(moved[term] / moved[2], 1023).denominator % 2 == 1 for term in (0, 1))
+    np.testing.assert_allclose(moved, wanted, rtol=0.031)
+
+
+def test_the_mean_of_a_sum_keeps_the_sum_without_ties() -> None:
+    moved = tie_free_scales((0.5, 0.4, 0.7, 0.1, 0.6), {}, [Sum((0, 1), 2), Sum((2, 3), 4)], [Product((2,), 3, 32)])
+    for term, result in ((0, 2), (1, 2), (2, 4), (3, 4)):
+        assert fraction(moved[term] / moved[result], 1023).denominator % 2 == 1
+
+
 def test_prescribed_scales_stay_and_the_others_adapt() -> None:
     gate = 1 / 256
     wanted = (0.0371, gate, 0.0213)
