@@ -42,6 +42,7 @@ from convertkit.quantization.prepare.finite_masks import finite_masks
 from convertkit.quantization.prepare.look_ups import store_tables, tables_as_values
 from convertkit.quantization.prepare.norms import norms_as_convolutions
 from convertkit.quantization.prepare.norms_in_parts import norms_in_parts
+from convertkit.quantization.prepare.of_sizes import values_of_sizes
 from convertkit.quantization.prepare.opset import INT16_OPSET, at_least
 from convertkit.quantization.prepare.outside_tables import NOTE as OUTSIDE
 from convertkit.quantization.prepare.outside_tables import without_outside
@@ -171,6 +172,7 @@ class Integers:
             self._profile.written_out(self._model)
         outside = self._options.full_integer and without_outside(self._model)
         if self._options.full_integer:
+            values_of_sizes(self._model, self._profile, self._held_out[0], self._state)
             pixels_as_integers(self._model)
             repeated_places(self._model)
             attention_in_parts(self._model, self._profile)
