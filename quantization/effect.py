@@ -63,8 +63,8 @@ def held_out(quality: Quality | None, *, is_all: bool = False) -> Mapping[str, o
 
 
 def _stored(model: ir.Model) -> Effective:
-    """The narrowest kind of weights."""
-    kinds = {v.dtype for v in model.graph.initializers.values() if any(map(_makes_real, _readers(v)))}
+    """The narrowest kind of weights, rows of a table that are looked up among them."""
+    kinds = {v.dtype for v in model.graph.initializers.values() if any(map(_makes_real, _readers(v))) or _is_table(v)}
     narrow: dict[ir.DataType, Effective] = {
         ir.DataType.INT4: "w4",
         ir.DataType.INT8: "w8",
@@ -77,6 +77,12 @@ def _stored(model: ir.Model) -> Effective:
 
 def _readers(value: ir.Value) -> list[ir.Node]:
     return [use.node for use in value.uses() if use.idx == 0]
+
+
+def _is_table(value: ir.Value) -> bool:
+    """Whether rows of a constant are looked up in integers, and made real behind that."""
+    rows = [row for node in _readers(value) if node.op_type == "Gather" for row in node.outputs]
+    return any(node.op_type == "DequantizeLinear" for row in rows for node in _readers(row))
 
 
 def _makes_real(node: ir.Node) -> bool:

@@ -192,7 +192,9 @@ class Integers:
         if placement.integer:
             return []
         stored = any(node.op_type == "DequantizeLinear" for node in self._model.graph)
-        made = "weights are int8, all else is float" if stored else "the artifact is the float model"
+        halves = any(value.dtype == ir.DataType.FLOAT16 for value in self._model.graph.initializers.values())
+        plain = "some weights are float16, all else is float" if halves else "the artifact is the float model"
+        made = "weights are int8, all else is float" if stored else plain
         if not any(unit.rule is not None and not unit.rule.same_scale for unit in units):
             none = f"{made}: {self._profile.name} has integer kernels for none of its operators"
             narrow = f"; matrices narrower than {self._profile.tile} become integers with --full-integer alone"

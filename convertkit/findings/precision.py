@@ -61,7 +61,7 @@ _TOLD = {
     "int8": "SHARE of the multiply-adds in integers",
     "int16x8": "SHARE of the multiply-adds in integers",
     "mixed": "SHARE of the multiply-adds in integers, the rest float32",
-    "weights-only": "weights are stored as integers, activations stay float32",
+    "weights-only": "weights are stored with fewer bits, activations stay float32",
     "w8": "weights are stored as 8-bit integers, activations stay float32",
     "w4": "weights are stored as 4-bit integers, activations stay float32",
     "fp8": "SHARE of the multiply-adds in 8-bit floats (E4M3), the rest float32",

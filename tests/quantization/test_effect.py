@@ -69,3 +69,19 @@ def test_weights_that_are_too_small_stay_float(quantized) -> None:
 
 def test_without_data_nothing_is_held_out(quantized) -> None:
     assert quantized(mlp(96, 80, 60), None, "w8").stage.diagnosis["held_out"] is None
+
+
+def test_a_table_of_integer_rows_is_told_of(quantized) -> None:
+    """Where the rows of an embedding are all that is stored as integers."""
+    rng = np.random.default_rng(0)
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"], "relu"),
+        helper.make_node("Cast", ["r"], ["places"], "places", to=onnx.TensorProto.INT64),
+        helper.make_node("Gather", ["table", "places"], ["rows"], "look_up"),
+        helper.make_node("Tanh", ["rows"], ["y"], "tanh"),
+    ]
+    table = rng.normal(0, 1, (64, 2048)).astype(np.float32)
+    proto = model_of(nodes, {"table": table}, {"x": ["N", 3]}, {"y": ["N", 3, 2048]})
+    data = rng.integers(0, 64, (40, 3)).astype(np.float32)
+    found = quantized(proto, data, "w8", "onnxruntime").stage.diagnosis
+    assert found["effective"] == "w8"
