@@ -18,6 +18,7 @@ from convertkit.targets.coreml.tensor import Tensor, constant, held
 from convertkit.targets.coreml.wrapping import wrapped
 from convertkit.targets.forms.calling import attributes_of, called
 from convertkit.targets.forms.lowering import GraphLowering, Operators
+from convertkit.targets.forms.words import WIDE, OfSizes
 
 WAYS_OUT = ("--target onnxruntime", "--target tflite")
 
@@ -34,6 +35,7 @@ class Lowering(GraphLowering[Tensor]):
         super().__init__(Operators(registry, opsets), constant, WAYS_OUT)
         self._builder = builder
         self.ranges = Ranges("Core ML")
+        self._sizes = OfSizes(self.ranges)
 
     def _node(self, node: ir.Node) -> None:
         if node.op_type == "Scan" and not node.domain:
@@ -58,6 +60,8 @@ class Lowering(GraphLowering[Tensor]):
         """Integers of a small type held to its range, where they can leave it."""
         if tensor.array is not None:
             self.ranges.bind(value, tensor.array)
+            return tensor
+        if self._sizes.take(node) and value.dtype in WIDE:
             return tensor
         kind = self.ranges.add(node, value, self._subject(node))
         return wrapped(self._builder, tensor, kind) if kind and tensor.dtype == "int32" else tensor

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
-from convertkit.onnx.edit import array_of
+from convertkit.onnx.edit import array_of, is_same_size
 from convertkit.onnx.interpolation import Axis, Method, matrix, nearest, outside
 from convertkit.targets.forms.writing import Place, Size, dims
 
@@ -27,6 +27,8 @@ def write_resize(node: ir.Node, is_native: IsNative) -> None:
     method, policy = _method(node), node.attributes.get_string("keep_aspect_ratio_policy", "stretch")
     if policy == "stretch" and is_native(node, method):
         return
+    if policy == "stretch" and method.coordinates != "tf_crop_and_resize":
+        _state_sizes(node)
     place, x = Place(node), node.inputs[0]
     sizes = dims(x)
     if x is None or sizes is None:
@@ -44,6 +46,24 @@ def write_resize(node: ir.Node, is_native: IsNative) -> None:
             filled = place.constant(np.float32(node.attributes.get_float("extrapolation_value", 0.0)))
             value = place.op("Where", place.constant(view), filled, value, like=value)
     place.becomes(place.op("Identity", value) if value is x else value)
+
+
+def _state_sizes(node: ir.Node) -> None:
+    """Sizes that are computed as numbers, of the axes that change, where the result's shape tells them.
+
+    before:  y = Resize (x[N,3,8,8], sizes = Concat (Shape (x)[:2], [4, 4]))
+    after:   y = Resize <axes = [2, 3]> (x, sizes = [4, 4])
+    """
+    before, after = dims(node.inputs[0]), dims(node.outputs[0])
+    wanted = node.inputs[_SIZES] if len(node.inputs) > _SIZES else None
+    if wanted is None or array_of(wanted) is not None or before is None or after is None:
+        return
+    named = [axis % len(before) for axis in node.attributes.get_ints("axes", tuple(range(len(before))))]
+    changed = {axis: after[axis] for axis in named if not is_same_size(before[axis], after[axis])}
+    numbers = [size for size in changed.values() if isinstance(size, int)]
+    if changed and len(numbers) == len(changed):
+        node.attributes["axes"] = ir.AttrInt64s("axes", list(changed))
+        node.replace_input_with(_SIZES, Place(node).constant(np.array(numbers, np.int64)))
 
 
 def _method(node: ir.Node) -> Method:

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from convertkit.errors import Unsupported
+from convertkit.targets.coreml.options import TARGETS, Choices
 from convertkit.workers.process import Worker
-from tests.targets.coreml.apple_packages import Row, compile_text
+from tests.targets.coreml.apple_packages import Row, compile_text, numbers
 
 ROWS = [
     Row(
@@ -129,3 +130,20 @@ def test_int64_of_the_data_is_told(worker: Worker, tmp_path: Path):
     assert "right from -2147483648 to 2147483647 alone" in note
     fits = "test (int64[3] x, bool[3] b) => (int64[3] y) { c = Cast<to=7>(b) y = Mul(c, x) }"
     assert not compile_text(worker, fits, tmp_path / "d").notes
+
+
+def test_what_is_computed_from_sizes_is_small(worker: Worker, tmp_path: Path):
+    """A size that may be any of several, and places that are computed from it; a byte of it is still held to a byte."""
+    body = (
+        "s = Shape<start=1, end=2>(x) a = Add(s, t) m = Mul(a, s) p = Sub(a, m) f = Cast<to=1>(p) y = Add(x, f)"
+        " u = Cast<to=2>(m) b = Cast<to=1>(u)"
+    )
+    made = compile_text(
+        worker,
+        f"test (float[2,T] x) => (float[2,T] y, float[1] b) {{ t = Constant<value=int64[1]{{1}}>() {body} }}",
+        tmp_path / "c",
+        Choices(TARGETS["iOS17"], shapes=("T=2..40",)),
+    )
+    assert not made.notes
+    for size in (2, 40):
+        made.agree({"x": numbers(2, size)})

@@ -118,6 +118,12 @@ FORMS: Mapping[str, Case] = {
     ),
     "antialias, linear": resized(", s", f"antialias = 1, {LINEAR}", s=HALF),
     "antialias, cubic": resized(", s", f"antialias = 1, {CUBIC}", s=HALF),
+    "antialias, a batch of any size": (
+        "g (float[N,2,6,5] x) => (float[N,2,3,4] y)"
+        f" {{ b = Shape <end = 2> (x) s = Concat <axis = 0> (b, w) y = Resize <antialias = 1, {LINEAR}> (x, , , s) }}",
+        {"x": IMAGE},
+        {"w": np.array([3, 4])},
+    ),
     "nothing outside": resized(", s", f"exclude_outside = 1, {CUBIC}", s=1 / HALF),
     "half_pixel_symmetric": resized(
         ", s", f'coordinate_transformation_mode = "half_pixel_symmetric", {LINEAR}', s=HALF
