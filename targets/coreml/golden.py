@@ -107,7 +107,7 @@ class Golden:
                     inputs = {name: np.rint(value) if name in images else value for name, value in inputs.items()}
                     state = fresh(program.block, program.states)
                     outputs = evaluator.run(inputs, state=state)
-                    self._held(model.run(given), decoded(self.made.outputs, program, {**outputs, **state}), given)
+                    self._held(model.run(self._of_source(given)), decoded(self.made.outputs, program, {**outputs, **state}), given)
                     yield inputs, outputs
 
     def _at_sizes(self, calibration: FeedSource | None) -> Iterator[tuple[Artifact, Iterable[Feed] | None, int]]:
@@ -132,6 +132,11 @@ class Golden:
                     pixels = np.random.default_rng(seed).integers(0, MOST_PIXEL + 1, value.shape).astype(np.float32)
                 found[spec.name] = spec.decode(of_pixels(image, pixels)).astype(value.dtype)
         return found
+
+    def _of_source(self, feed: Mapping[str, Array]) -> dict[str, Array]:
+        """``feed`` in the model's own integers, where Core ML's are int32."""
+        kinds = {spec.name: spec.dtype for spec in self.source.inputs}
+        return {name: each.astype(kinds[name]) if each.dtype.kind in "iu" else each for name, each in feed.items()}
 
     def _held(self, wanted: Mapping[str, Array], found: Mapping[str, Array], feed: Mapping[str, Array]) -> None:
         """``ParityError`` where the package does not compute what the model does."""

@@ -53,6 +53,14 @@ def test_every_stated_size_runs_and_no_other(text, allowed, refused, states, wor
     assert states in str(refusal.value)
 
 
+def test_stated_sizes_of_integers_are_held_against_the_model(worker: Worker, tmp_path: Path):
+    """Which takes int64 where the package takes int32."""
+    text = "test (int64[1,T] x) => (float[1,T,4] y) { y = Gather(w, x) }"
+    made = compile_text(worker, text, tmp_path / "c", choices(shapes=("T=2..5",)), w=numbers(3, 4))
+    assert {len(vector["inputs"]["x"]["shape"]) for vector in vectors_of(made)} == {2}
+    made.agree({"x": np.array([[2, 0, 1]])})
+
+
 def test_shapes_of_several_inputs_need_ios_18(worker: Worker, tmp_path: Path):
     text = "test (float[N,6] x, float[N,6] z) => (float[N,6] y) { y = Mul(x, z) }"
     made = compile_text(worker, text, tmp_path / "c", choices(shapes=("N=2,3",)))
