@@ -107,7 +107,11 @@ class Golden:
                     inputs = {name: np.rint(value) if name in images else value for name, value in inputs.items()}
                     state = fresh(program.block, program.states)
                     outputs = evaluator.run(inputs, state=state)
-                    self._held(model.run(self._of_source(given)), decoded(self.made.outputs, program, {**outputs, **state}), given)
+                    self._held(
+                        model.run(self._of_source(given)),
+                        decoded(self.made.outputs, program, {**outputs, **state}),
+                        given,
+                    )
                     yield inputs, outputs
 
     def _at_sizes(self, calibration: FeedSource | None) -> Iterator[tuple[Artifact, Iterable[Feed] | None, int]]:

@@ -16,6 +16,7 @@ from convertkit import plugins
 from convertkit.artifact import Artifact, sha256_of
 from convertkit.engines import environments
 from convertkit.errors import MissingEngine, ParityError, ToolError, Unsupported
+from convertkit.onnx.canonical import canonicalize
 from convertkit.onnx.load import load_own
 from convertkit.result import Result
 from convertkit.targets.iree.engine import engine
@@ -237,3 +238,42 @@ def test_a_norm_by_the_root_mean_square_is_compiled_by_its_body(installed, tmp_p
     x = np.random.default_rng(0).normal(0, 1, (2, 3, 8)).astype(np.float32)
     wanted = x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5) * scale
     assert np.allclose(made.run({"x": x})["y"], wanted, atol=1e-5)
+
+
+SCATTERED = """<ir_version: 10, opset_import: ["" : 21]>
+g (float[N,2] x, int64[E,1] i, int64[E,2] j, float[E,2] u) => (float[N,2] a, float[N,2] b, float[N,2] c, float[N,2] d)
+<float z = {0}> {
+  s = Shape(x) o = Expand(z, s) p = ConstantOfShape(s) l = Reshape(p, s)
+  a = ScatterND <reduction = "add"> (o, i, u) v = Mul(u, u) b = ScatterND(o, i, v)
+  c = ScatterElements <axis = 0, reduction = "add"> (l, j, u) d = Identity(p)
+}"""
+EDGES = {
+    "x": np.ones((5, 2), np.float32),
+    "i": np.array([[4], [0], [2]]),
+    "j": np.array([[4, 1], [0, 1], [2, 0]]),
+    "u": np.arange(6, dtype=np.float32).reshape(3, 2) + 1,
+}
+
+
+def test_scatters_of_one_fill_have_fills_of_their_own(tmp_path):
+    """IREE makes one buffer of equal fills and writes into it; the numbers stay what they were."""
+    onnx.save(onnx.parser.parse_model(SCATTERED), tmp_path / "m.onnx")
+    model = canonicalize(ir.load(tmp_path / "m.onnx"))
+    write_exact_forms(model)
+    found = [node for node in model.graph if node.op_type.startswith("Scatter")]
+    chosen = [node.inputs[0].producer().inputs[0].producer() for node in found]  # Expand (Where (Equal (size, number)))
+    numbers = [node.inputs[0].producer().inputs[1].const_value.numpy().item() for node in chosen]
+    assert len(set(numbers)) == 3
+    assert max(numbers) < 0
+    wanted = ort.InferenceSession(str(tmp_path / "m.onnx")).run(None, EDGES)
+    given = ort.InferenceSession(ir.to_proto(model).SerializeToString()).run(None, EDGES)
+    assert all(np.array_equal(*pair) for pair in zip(given, wanted, strict=True))
+
+
+@pytest.mark.nightly
+def test_scatters_of_one_fill_are_apart(installed, tmp_path):
+    """They were refused: each gave the other's numbers, too."""
+    onnx.save(onnx.parser.parse_model(SCATTERED), tmp_path / "m.onnx")
+    made = convertkit.export(tmp_path / "m.onnx", "iree", output=tmp_path / "out")
+    wanted = ort.InferenceSession(str(tmp_path / "m.onnx")).run(None, EDGES)
+    assert all(np.array_equal(*pair) for pair in zip(made.run(EDGES).values(), wanted, strict=True))
