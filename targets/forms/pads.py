@@ -1,4 +1,4 @@
-"""Pad in forms that runtimes take: without axes, and wrapping around as gathers."""
+"""Pad in forms that runtimes take: without axes, without negative numbers, and wrapping around as gathers."""
 
 from __future__ import annotations
 
@@ -31,6 +31,32 @@ def write_wrapped(node: ir.Node) -> None:
     place.becomes(value if value.producer() else place.op("Identity", value))
 
 
+def write_cropped(node: ir.Node) -> None:
+    """Negative pads of a constant one as a slice before it; pads that are computed stay.
+
+    before:  y = Pad (x, [0, 1, 2, -1])
+    after:   y = Pad (Slice (x, to = -1), [0, 1, 2, 0])
+    """
+    x, sizes = node.inputs[0], dims(node.inputs[0])
+    given, axes = (array_of(node.inputs[place]) if len(node.inputs) > place else None for place in (1, _AXES))
+    named = len(node.inputs) > _AXES and node.inputs[_AXES] is not None
+    if node.attributes.get_string("mode", "constant") != "constant" or x is None or sizes is None:
+        return
+    if given is None or (given >= 0).all() or (named and axes is None):
+        return
+    place, pairs = Place(node), given.reshape(2, -1)
+    over = np.arange(len(sizes)) if axes is None else axes.reshape(-1) % len(sizes)
+    starts, ends = np.maximum(-pairs[0], 0), np.where(pairs[1] < 0, pairs[1], _END)
+    after = list(sizes)
+    for axis, start, cut in zip(over, starts, np.maximum(-pairs[1], 0), strict=True):
+        size = sizes[axis]
+        if start or cut:
+            after[axis] = max(size - int(start) - int(cut), 0) if isinstance(size, int) else ir.SymbolicDim(None)
+    told = [place.constant(each.astype(np.int64)) for each in (starts, ends, over)]
+    node.replace_input_with(0, place.op("Slice", x, *told, shape=after))
+    node.replace_input_with(1, place.constant(np.maximum(given, 0)))
+
+
 def write_all_axes(node: ir.Node) -> None:
     """Pads of named axes as pads of all; where either is computed, or the rank is unknown, the node stays."""
     sizes = dims(node.inputs[0])
@@ -43,5 +69,6 @@ def write_all_axes(node: ir.Node) -> None:
     node.resize_inputs(_AXES)
 
 
+_END = np.iinfo(np.int32).max
 _AXES = 3
 """The place of the axes among the inputs."""

@@ -68,6 +68,36 @@ def refuse_ignored(node: ir.Node, reader: str) -> None:
         raise refusal(node, f"{reason}; fix it with --static")
 
 
+def read_last_states(node: ir.Node) -> None:
+    """The last states of a layer of both directions from its states of all steps, for readers that give others.
+
+    before:  y, h = GRU[bidirectional] (x)
+    after:   y = GRU[bidirectional] (x), h = Concat (Gather (y, -1)[0:1], Gather (y, 0)[1:2])
+
+    Comes behind :func:`batch_inside`, and leaves layers with lengths of sequences.
+    """
+    all_steps, last = (*node.outputs, None, None)[:2]
+    sizes = dims(last)
+    has_lengths = len(node.inputs) > 4 and node.inputs[4] is not None
+    if node.attributes.get_string("direction", "forward") != "bidirectional" or has_lengths:
+        return
+    if all_steps is None or last is None or sizes is None or not (last.uses() or last.is_graph_output()):
+        return
+    if all_steps.shape is None:
+        steps = dims(node.inputs[0])
+        all_steps.name = all_steps.name or f"{node.name}/all_steps"
+        all_steps.type = last.type
+        all_steps.shape = ir.Shape([ir.SymbolicDim(None) if steps is None else steps[0], *sizes])
+    Place(node).read_through(last, "Identity")
+    ((reader, _),) = last.uses()
+    place, parts = Place(reader), []
+    for direction, step in enumerate((-1, 0)):
+        states = place.op("Gather", all_steps, place.constant(np.int64(step)), shape=sizes, axis=0)
+        ends = [place.constant(np.array([each])) for each in (direction, direction + 1, 0)]
+        parts.append(place.op("Slice", states, *ends, shape=(1, *sizes[1:])))
+    place.becomes(place.op("Concat", *parts, shape=sizes, axis=0))
+
+
 def forwards(node: ir.Node) -> None:
     """``direction`` reverse as a forward layer between two gathers, which turn the steps around.
 

@@ -11,16 +11,18 @@ from convertkit.onnx.edit import initializer, inserted, is_float32, replaced, si
 from convertkit.onnx.interpolation import Method
 from convertkit.targets.forms.functions import expand_functions
 from convertkit.targets.forms.gathered_resizes import write_resize
+from convertkit.targets.forms.log_sums import write_log_sum_exp
 from convertkit.targets.forms.lp_norms import write_lp_normalization
-from convertkit.targets.forms.pads import write_all_axes, write_wrapped
+from convertkit.targets.forms.pads import write_all_axes, write_cropped, write_wrapped
 from convertkit.targets.forms.places import from_the_start
-from convertkit.targets.forms.recurrences import RECURRENT, batch_inside, forwards, refuse_ignored
+from convertkit.targets.forms.recurrences import RECURRENT, batch_inside, forwards, read_last_states, refuse_ignored
 from convertkit.targets.forms.remainders import write_infinite_divisors
 from convertkit.targets.forms.rounded import write_rounding
 from convertkit.targets.forms.shifts import write_long_shifts
 from convertkit.targets.forms.softplus import write_softplus
 from convertkit.targets.forms.stored import make_stored_real
 from convertkit.targets.forms.transforms import write_transform
+from convertkit.targets.forms.truths import write_is_nan, write_truth
 from convertkit.targets.forms.words import Words
 from convertkit.targets.forms.writing import Place, refusal, write_each
 from convertkit.targets.mnn.extremes import KINDS, write_extremes
@@ -31,7 +33,7 @@ from convertkit.targets.mnn.scatters import SCATTERS, write_scatter
 from convertkit.targets.mnn.shapes import write_shapes
 
 _BODIES = frozenset({
-    "AffineGrid", "Attention", "BatchNormalization", "CausalConvWithState", "CenterCropPad", "Gelu",
+    "AffineGrid", "Attention", "BatchNormalization", "CausalConvWithState", "CenterCropPad", "Einsum", "Gelu",
     "GroupNormalization", "Hardmax", "InstanceNormalization", "LpPool", "MeanVarianceNormalization", "Mish",
     "NegativeLogLikelihoodLoss", "RMSNormalization", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceSumSquare",
     "Shrink", "SoftmaxCrossEntropyLoss",
@@ -126,6 +128,8 @@ def _recurrent(node: ir.Node) -> None:
     batch_inside(node)
     forwards(node)
     refuse_ignored(node, "MNN")
+    if node.op_type == "GRU":
+        read_last_states(node)
 
 
 def _write_slopes(node: ir.Node) -> None:
@@ -169,6 +173,7 @@ _LINEAR = frozenset({"half_pixel", "pytorch_half_pixel", "asymmetric", "align_co
 
 def _pad(node: ir.Node) -> None:
     write_wrapped(node)
+    write_cropped(node)
     if node.graph is not None:
         write_all_axes(node)
 
@@ -188,8 +193,11 @@ _THEN: Mapping[str, Callable[[ir.Node], None]] = {
     **dict.fromkeys(POOLS, write_pool),
     **dict.fromkeys(_VARIADIC, _write_few),
     "BatchNormalization": _state_epsilon,
+    "Cast": write_truth,
+    "IsNaN": write_is_nan,
     "LogSoftmax": _state_axis,
     "PRelu": _write_slopes,
+    "ReduceLogSumExp": write_log_sum_exp,
     "Pow": _of_one_type,
     "Softplus": write_softplus,
     "Split": _state_parts,
