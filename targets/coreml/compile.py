@@ -34,6 +34,8 @@ from convertkit.targets.coreml.suppressions import lower_suppressions
 from convertkit.targets.coreml.tensor import Tensor, constant
 from convertkit.targets.forms.constants import fold_constants
 from convertkit.targets.forms.functions import expand_functions
+from convertkit.targets.forms.triangles import write_triangle
+from convertkit.targets.forms.writing import write_each
 
 LABEL = "classLabel"
 """What coremltools calls a classifier's answer; the probabilities are ``classLabel_probs``."""
@@ -97,6 +99,7 @@ def prepare(model: ir.Model) -> None:
     """Bring ``model`` into the form that is lowered, in place."""
     without_classical(model)
     fold_constants(model)
+    write_each(model, {"Trilu": write_triangle})
     opset = model.graph.opset_imports.get("", 1)
     if expand_functions(model, _is_handled(opset)):
         fold_constants(model)

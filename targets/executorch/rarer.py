@@ -134,12 +134,30 @@ def lp_pool(
     return (mean * number) ** (1 / p)
 
 
+def gather_nd(x: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
+    """Slices of ``x`` at the places that the last axis of ``indices`` tells."""
+    axes = range(batch_dims)
+    leading = [
+        torch.arange(x.shape[axis]).reshape([-1 if each == axis else 1 for each in range(indices.ndim - 1)])
+        for axis in axes
+    ]
+    return x[(*leading, *indices.unbind(-1))]
+
+
+def is_inf(x: Tensor, *, detect_negative: int = 1, detect_positive: int = 1) -> Tensor:
+    """The infinite ones of the signs that are asked for."""
+    ends = [end for end, asked in (("inf", detect_positive), ("-inf", detect_negative)) if asked]
+    if len(ends) == 1:
+        return x == float(ends[0])
+    return x.abs() == float("inf") if ends else torch.zeros_like(x, dtype=torch.bool)
+
+
 RARER: Mapping[str, Callable[..., Any]] = {
     "Max": _joined(torch.maximum), "Min": _joined(torch.minimum), "BitShift": bit_shift,
     "DepthToSpace": depth_to_space, "SpaceToDepth": space_to_depth, "Hardmax": hardmax,
     "LpNormalization": lp_normalization, "LRN": lrn, "ScatterElements": scatter_elements, "Trilu": trilu,
     "ConstantOfShape": constant_of_shape, "CumSum": cum_sum, "BitCast": bit_cast, "LpPool": lp_pool,
-    "IsNaN": lambda x: x.isnan(), "CastLike": lambda x, like: x.to(like.dtype),
+    "GatherND": gather_nd, "IsInf": is_inf, "IsNaN": lambda x: x.isnan(), "CastLike": lambda x, like: x.to(like.dtype),
     "Size": lambda x: torch.tensor(x.numel(), dtype=torch.int64),
     "ReduceProd": lambda x, axes=None, *, keepdims=1: _product(x, axes, keepdims),
 }  # fmt: skip

@@ -28,5 +28,17 @@ def write_is_nan(node: ir.Node) -> None:
         _unequal(Place(node), x, x)
 
 
+def write_is_infinite(node: ir.Node) -> None:
+    """``Equal (Abs (x), inf)``, or of one sign, in place; one that asks for neither stays."""
+    x = node.inputs[0]
+    above, below = (node.attributes.get_int(f"detect_{sign}", 1) for sign in ("positive", "negative"))
+    if x is None or x.dtype is None or not (above or below):
+        return
+    place = Place(node)
+    end = place.constant(x.dtype.numpy().type(np.inf if above else -np.inf))
+    value = place.op("Abs", x) if above and below else x
+    place.becomes(place.op("Equal", value, end, dtype=ir.DataType.BOOL, like=x))
+
+
 def _unequal(place: Place, one: ir.Value, other: ir.Value) -> None:
     place.becomes(place.op("Not", place.op("Equal", one, other, like=one, dtype=ir.DataType.BOOL)))

@@ -22,7 +22,7 @@ from convertkit.targets.forms.shifts import write_long_shifts
 from convertkit.targets.forms.softplus import write_softplus
 from convertkit.targets.forms.stored import make_stored_real
 from convertkit.targets.forms.transforms import write_transform
-from convertkit.targets.forms.truths import write_is_nan, write_truth
+from convertkit.targets.forms.truths import write_is_infinite, write_is_nan, write_truth
 from convertkit.targets.forms.words import Words
 from convertkit.targets.forms.writing import Place, refusal, write_each
 from convertkit.targets.mnn.extremes import KINDS, write_extremes
@@ -194,6 +194,7 @@ _THEN: Mapping[str, Callable[[ir.Node], None]] = {
     **dict.fromkeys(_VARIADIC, _write_few),
     "BatchNormalization": _state_epsilon,
     "Cast": write_truth,
+    "IsInf": write_is_infinite,
     "IsNaN": write_is_nan,
     "LogSoftmax": _state_axis,
     "PRelu": _write_slopes,

@@ -35,7 +35,7 @@ class WriteMnn:
     """Writes ``model.mnn``, in a worker process that holds MNN."""
 
     name = "mnn"
-    version = "5"
+    version = "6"
     accepts = frozenset({"onnx"})
     produces = "mnn"
 

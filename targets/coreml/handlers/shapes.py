@@ -210,7 +210,7 @@ def eye_like(b: Builder, x: Tensor, *, dtype: int | None = None, k: int = 0) -> 
 def trilu(b: Builder, x: Tensor, k: Tensor | None, *, upper: int = 1) -> Tensor:
     """A selection by a mask, which is known."""
     shift = 0 if k is None else int(known(k, "k").reshape(()))
-    rows, columns = x.sizes[-2:]
+    rows, columns = x.size(x.rank - 2), x.size(x.rank - 1)
     mask = np.triu(np.ones((rows, columns), bool), shift) if upper else np.tril(np.ones((rows, columns), bool), shift)
     if x.dtype == "bool":
         return b.op("logical_and", x=x, y=constant(mask))

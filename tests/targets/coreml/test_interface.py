@@ -61,6 +61,19 @@ def test_stated_sizes_of_integers_are_held_against_the_model(worker: Worker, tmp
     made.agree({"x": np.array([[2, 0, 1]])})
 
 
+@pytest.mark.parametrize("attributes", ["", "<upper = 0>"])
+def test_triangles_of_any_size(attributes: str, worker: Worker, tmp_path: Path):
+    """As masks of what comes later have them."""
+    body = f"y = Trilu {attributes} (x, k) c = Cast <to = 9> (x) b = Trilu {attributes} (c) z = Cast <to = 1> (b)"
+    text = f"test (float[2,S,T] x) => (float[2,S,T] y, float[2,S,T] z) <int64 k = {{1}}> {{ {body} }}"
+    made = compile_text(worker, text, tmp_path / "c", choices(shapes=("S=2..5", "T=2..6")))
+    for rows, columns in ((2, 6), (5, 2), (4, 4)):
+        made.agree({"x": numbers(2, rows, columns)})
+    text = f"test (float[N,3,4] x) => (float[N,3,4] y, float[N,3,4] z) <int64 k = {{1}}> {{ {body} }}"
+    made = compile_text(worker, text, tmp_path / "d", choices(shapes=("N=1..3",)))
+    made.agree({"x": numbers(2, 3, 4)})
+
+
 def test_shapes_of_several_inputs_need_ios_18(worker: Worker, tmp_path: Path):
     text = "test (float[N,6] x, float[N,6] z) => (float[N,6] y) { y = Mul(x, z) }"
     made = compile_text(worker, text, tmp_path / "c", choices(shapes=("N=2,3",)))

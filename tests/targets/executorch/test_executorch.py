@@ -216,6 +216,14 @@ ROWS_OF_ROWS: dict[str, Layer] = {
     "ScatterElements": lambda b, x: b.add(
         "ScatterElements", x, b.constant(np.array([[5, -4, 0]] * 4)), b.real(4, 3), axis=1
     ),
+    **{f"IsInf {below}{above}": lambda b, x, below=below, above=above: whole(
+        b, "IsInf", b.add("Reciprocal", b.add("Round", x)), detect_negative=below, detect_positive=above
+    ) for below in (0, 1) for above in (0, 1)},
+    "GatherND": lambda b, x: b.add("GatherND", x, b.constant(np.array([[0, 5], [-1, -6], [2, 0]]))),
+    "GatherND of rows": lambda b, x: b.add("GatherND", x, b.constant(np.array([[[-1]], [[0]]]))),
+    "GatherND in a batch": lambda b, x: b.add(
+        "GatherND", x, b.constant(np.array([[[5]], [[-6]], [[0]], [[2]]])), batch_dims=1
+    ),
     "IsNaN": lambda b, x: whole(b, "IsNaN", b.add("Log", x)),
     "ReduceProd": lambda b, x: b.add("ReduceProd", x, b.constant(integers(-1)), keepdims=0),
     "Gelu of tanh": lambda b, x: b.add("Gelu", x, approximate="tanh"),

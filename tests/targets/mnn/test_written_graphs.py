@@ -31,6 +31,11 @@ ROWS: Mapping[str, tuple[str, Mapping[str, np.ndarray]]] = {
         "(int64[1,4] x) => (float[1,4] y, bool[1,4] z) { b = Cast <to = 9> (x) y = Cast <to = 1> (b) z = Not(b) }",
         {"x": np.array([[0, 1, 256, -1]])},
     ),
+    "infinite": (
+        "(float[4] x) => (bool[4] a, bool[4] b, bool[4] c)"
+        " { a = IsInf(x) b = IsInf <detect_negative = 0> (x) c = IsInf <detect_positive = 0> (x) }",
+        {"x": np.array([np.inf, -np.inf, 3, np.nan])},
+    ),
     "no-number": ("(float[1,6] x) => (bool[1,6] y) { y = IsNaN(x) }", {"x": REALS}),
     "einsum": (
         "(float[2,5,8] a, float[2,4,8] b, float[2,5,3] c) => (float[2,3,4] y)"
