@@ -19,6 +19,7 @@ from convertkit.onnx.recognise.levels import recognise_level
 from convertkit.onnx.recognise.norm import recognise_layer_norm
 from convertkit.onnx.recognise.pooling import recognise_average_pool
 from convertkit.onnx.recognise.rows import recognise_rows
+from convertkit.onnx.recognise.unbiased import recognise_unbiased
 from convertkit.onnx.recognise.variance import recognise_variance
 from convertkit.onnx.recognise.whole_order import recognise_all_in_order, recognise_turned
 
@@ -28,6 +29,7 @@ _RECOGNISERS: tuple[Recogniser, ...] = (
     recognise_centred,  # of what is not a normalisation over the last axes
     recognise_variance,  # of what is not a normalisation over the last axes
     recognise_deviation,  # also of such a variance
+    recognise_unbiased,
     recognise_norm_of_equals,  # also of such a layer normalisation
     recognise_average_pool,
     recognise_level,

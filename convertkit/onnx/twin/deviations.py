@@ -8,11 +8,13 @@ Behind ``(x - mean) / (std + 1e-8)`` the one is a division by 1e-8, the other a 
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 
-from convertkit.onnx.edit import inserted, producer, replaced
+from convertkit.onnx.edit import initializer, inserted, producer, replaced
 from convertkit.onnx.recognise.deviation import is_guarded, is_shifted
 from convertkit.onnx.recognise.equal_rows import shifts
+from convertkit.onnx.recognise.unbiased import UNBIASED
 from convertkit.onnx.recognise.variance import TEXTBOOK, squared
 
 _SUMS = ("ReduceSumSquare", "ReduceL2")
@@ -21,6 +23,8 @@ _SUMS = ("ReduceSumSquare", "ReduceL2")
 
 def write_plainly(model: ir.Model) -> None:
     """Deviations as the source has them where the canonical form shifts ``x`` first, those of squares apart, in place.
+
+    So have normalisations a bias again that their means take away.
 
     It is the same number; its roundings are those that the source may have.
     """
@@ -34,6 +38,17 @@ def write_plainly(model: ir.Model) -> None:
                 _restore(deviation, shifted, x)
     for node in [node for node in model.graph.all_nodes() if TEXTBOOK in node.metadata_props]:
         _write_textbook(node)
+    for node in [node for node in model.graph.all_nodes() if UNBIASED in node.metadata_props]:
+        _write_biased(node)
+
+
+def _write_biased(norm: ir.Node) -> None:
+    """A number in front of a normalisation that is as large as the source's biases, which takes it away again."""
+    x = norm.inputs[0]
+    if norm.op_type != "InstanceNormalization" or x is None or x.dtype is None:
+        return
+    bias = initializer(norm, np.array(float(norm.metadata_props[UNBIASED]), x.dtype.numpy()), f"{x.name}/bias")
+    norm.replace_input_with(0, inserted(norm, "Add", [x, bias], x).outputs[0])
 
 
 def _write_textbook(mean: ir.Node) -> None:
