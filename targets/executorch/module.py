@@ -106,6 +106,10 @@ def _check(node: ir.Node) -> None:
         raise Unsupported("ExecuTorch has no tensors of that type", subject=subject, ways_out=_WAYS)
     if node.op_type == "BitShift" and node.outputs[0].dtype != ir.DataType.UINT8:
         raise Unsupported("ExecuTorch shifts uint8 alone", subject=subject, ways_out=_WAYS)
+    reduction = node.attributes.get_string("reduction", "none") if node.op_type.startswith("Scatter") else "none"
+    if reduction not in ("none", "add"):
+        reason = f"reduction {reduction}: ExecuTorch's scatters overwrite or add"
+        raise Unsupported(reason, subject=subject, ways_out=_WAYS)
     if node.op_type in CONVERSIONS and _is_unknown(node):
         raise Unsupported("ExecuTorch has no such form of it", subject=subject, ways_out=_WAYS)
 

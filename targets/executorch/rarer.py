@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import torch
 from torch import Tensor
@@ -85,10 +85,17 @@ def lrn(x: Tensor, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: 
     return x / (bias + alpha / size * total) ** beta
 
 
-def scatter_elements(x: Tensor, places: Tensor, updates: Tensor, *, axis: int = 0) -> Tensor:
+def scatter_elements(
+    x: Tensor, places: Tensor, updates: Tensor, *, axis: int = 0, reduction: Literal["none", "add"] = "none"
+) -> Tensor:
     """Negative places count from the end."""
     counted = torch.where(places < 0, places + x.shape[axis], places).to(torch.int64)
-    return x.scatter(axis, counted, updates)
+    return (x.scatter_add if reduction == "add" else x.scatter)(axis, counted, updates)
+
+
+def scatter_nd(x: Tensor, indices: Tensor, updates: Tensor, *, reduction: Literal["none", "add"] = "none") -> Tensor:
+    """``x`` with slices of ``updates`` at the places that the last axis of ``indices`` tells."""
+    return x.index_put(indices.unbind(-1), updates, accumulate=reduction == "add")
 
 
 def trilu(x: Tensor, k: Any = None, *, upper: int = 1) -> Tensor:
@@ -157,7 +164,8 @@ RARER: Mapping[str, Callable[..., Any]] = {
     "DepthToSpace": depth_to_space, "SpaceToDepth": space_to_depth, "Hardmax": hardmax,
     "LpNormalization": lp_normalization, "LRN": lrn, "ScatterElements": scatter_elements, "Trilu": trilu,
     "ConstantOfShape": constant_of_shape, "CumSum": cum_sum, "BitCast": bit_cast, "LpPool": lp_pool,
-    "GatherND": gather_nd, "IsInf": is_inf, "IsNaN": lambda x: x.isnan(), "CastLike": lambda x, like: x.to(like.dtype),
+    "GatherND": gather_nd, "ScatterND": scatter_nd, "IsInf": is_inf, "IsNaN": lambda x: x.isnan(),
+    "CastLike": lambda x, like: x.to(like.dtype),
     "Size": lambda x: torch.tensor(x.numel(), dtype=torch.int64),
     "ReduceProd": lambda x, axes=None, *, keepdims=1: _product(x, axes, keepdims),
 }  # fmt: skip

@@ -216,6 +216,15 @@ ROWS_OF_ROWS: dict[str, Layer] = {
     "ScatterElements": lambda b, x: b.add(
         "ScatterElements", x, b.constant(np.array([[5, -4, 0]] * 4)), b.real(4, 3), axis=1
     ),
+    "ScatterElements that adds": lambda b, x: b.add(
+        "ScatterElements", x, b.constant(np.array([[5, -1, 0]] * 4)), b.real(4, 3), axis=1, reduction="add"
+    ),
+    **{f"ScatterND, {kind}": lambda b, x, kind=kind: b.add(
+        "ScatterND", x, b.constant(np.array([[3], [-4]])), b.real(2, 6), reduction=kind
+    ) for kind in ("none", "add")},
+    "ScatterND that adds to one place": lambda b, x: b.add(
+        "ScatterND", x, b.constant(np.array([[3, 1], [3, 1], [-1, -5]])), b.real(3), reduction="add"
+    ),
     **{f"IsInf {below}{above}": lambda b, x, below=below, above=above: whole(
         b, "IsInf", b.add("Reciprocal", b.add("Round", x)), detect_negative=below, detect_positive=above
     ) for below in (0, 1) for above in (0, 1)},
@@ -377,9 +386,13 @@ def test_spoken_words_are_known_as_well_in_integers(cases, tmp_path):
         (lambda b, x: b.add("Det", b.add("Reshape", x, b.constant(integers(6, 2, 2)))), r"Det_1 \(Det\)"),
         (lambda b, x: b.add("Expand", x, b.add("Shape", x)), "its argument v0_0 is computed"),
         (lambda b, x: b.add("Cast", b.add("Cast", b.add("Abs", x), to=12), to=1), "no tensors of that type"),
+        (
+            lambda b, x: b.add("ScatterND", x, b.constant(np.array([[3]])), b.real(1, 6), reduction="max"),
+            "reduction max: ExecuTorch's scatters overwrite or add",
+        ),
         (lambda b, x: b.add("Gelu", x, approximate="tanh"), None),
     ],
-    ids=["unknown", "computed", "type", "known"],
+    ids=["unknown", "computed", "type", "reduction", "known"],
 )
 def test_what_it_cannot_say_is_refused(layer, said, tmp_path):
     graph = Layers()
