@@ -111,6 +111,8 @@ def _of_samples(
     again = len(samples) > 1 or batch in stated
     if sizes[0] > 1:
         samples = [batched([*alike[place:], *alike[:place]], every, sizes[0]) for place in range(len(alike))]
+    elif batch in stated:
+        samples = [batched([feed], every, sizes[0]) for feed in samples]
     if again:
         samples.append(batched(alike, every, sizes[-1]))
         if stateful:  # state shows at the second call of a sequence
@@ -216,9 +218,9 @@ _NATURAL_KIND = 1
 
 
 def batched(feeds: Sequence[Feed], names: Sequence[str], count: int) -> Feed:
-    """One feed of ``count`` samples: single-sample feeds concatenated along axis 0, scalars as the first has them."""
+    """One feed of ``count`` rows: those of one or more feeds in turn along axis 0, scalars as the first has them."""
     chosen = [feeds[index % len(feeds)] for index in range(count)]
     return {
-        name: np.concatenate([feed[name] for feed in chosen]) if np.ndim(chosen[0][name]) else chosen[0][name]
+        name: np.concatenate([feed[name] for feed in chosen])[:count] if np.ndim(chosen[0][name]) else chosen[0][name]
         for name in names
     }

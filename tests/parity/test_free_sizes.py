@@ -69,6 +69,15 @@ def test_samples_come_in_stated_batches(stated, batches):
     assert [float(feed["x"][0, 0]) for feed in feeds] == [0, 1, 0]
 
 
+@pytest.mark.parametrize(
+    ("stated", "batches"), [({}, [5, 5, 3]), ({"N": (1, 4)}, [1, 1, 4]), ({"N": (2, 4)}, [2, 2, 4])]
+)
+def test_samples_of_several_rows_come_in_stated_batches_too(stated, batches):
+    samples = [{"x": np.full((5, 6), place, np.float32)} for place in range(2)]
+    feeds = proof_feeds([spec("x", "N", 6)], samples, 0, stated=stated)
+    assert [len(feed["x"]) for feed in feeds] == batches
+
+
 def test_a_name_that_is_no_formula_is_a_name():
     assert named_sizes([spec("x", "N", "seq-len", "a/b")], 0, 0) == {"N": 1, "seq-len": 32, "a/b": 64}
 
