@@ -150,7 +150,8 @@ class HalfPrecision(LossyStep):
                 few = with_flags(record(self.name, source, runner, few), runner).feeds
         usual: Iterable[Feed] = few if self.calibration is None else self.calibration
         state = initial_state(source)
-        found = observe(model, names, self.progress.track(usual, None, "measuring ranges"), state)
+        tracked = self.progress.track(usual, None, "measuring ranges")
+        found = observe(model, names, tracked, state, infinities=True)  # those of a mask, whose nodes stay float32
         extend(
             found, model, with_edges(source.inputs, few).edge_feeds, state
         )  # silence or a loud input must not overflow

@@ -130,6 +130,20 @@ def test_what_would_overflow_stays_float32(short: Short, greatest: float) -> Non
     assert compute_in(short, model, calm) == ()
 
 
+@pytest.mark.parametrize("target", ["tensorrt", "coreml"])
+def test_only_what_reads_infinities_of_a_mask_stays_float32(tmp_path: Path, target: str) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 18]> g (float[2,4,4] x) => (float[2,4,4] y) {
+        a = MatMul(x, w) s = Add(a, mask) p = Softmax(s) y = MatMul(p, x) }"""
+    proto = onnx.parser.parse_model(text)
+    mask = np.triu(np.full((4, 4), -np.inf, np.float32), 1)
+    stored = {"mask": mask, "w": DRAW.normal(0, 1, (4, 4)).astype(np.float32)}
+    proto.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in stored.items())
+    source = onnx_models.write(tmp_path, proto, "source.onnx")
+    made = convertkit.export(source, target, output=tmp_path / "out", fp16=True)
+    (kept,) = (step["diagnosis"]["float32"] for step in made.report["steps"] if step["stage"] == "half")
+    assert len(kept) == 2, "the sum and the softmax"
+
+
 def test_what_the_target_lacks_and_what_onnx_lacks_stay_float32() -> None:
     text = (
         "g (float[4] x) => (float[4] y, float[4] z) { a = Mish (x) y = Relu (a) h = HammingWindow (n) z = Mul (h, x) }"
