@@ -97,6 +97,12 @@ def _is_inside(operation: Operation, codes: AbstractSet[str]) -> bool:
     return operation.code in codes and (sizes is None or sizes.constant is not None)
 
 
+def _makes_weights(operation: Operation) -> bool:
+    """Whether this makes floats of stored integers: XNNPACK does it once, into memory of its own, and packs them."""
+    x = operation.inputs[0] if operation.inputs else None
+    return operation.code == "DEQUANTIZE" and x is not None and x.constant is not None
+
+
 def _times_one(x: Tensor, y: Tensor, origin: str) -> Operation:
     one = Tensor(f"{x.name}_one", (), x.dtype, np.array(1, np.float32))
     return Operation("MUL", (x, one), (y,), {"fused_activation_function": NONE}, origin)
@@ -104,10 +110,13 @@ def _times_one(x: Tensor, y: Tensor, origin: str) -> Operation:
 
 def _with_factors(subgraph: Subgraph) -> Iterator[Operation]:
     made_by = {result: operation.code for operation in subgraph.operations for result in operation.outputs}
+    stored = {result for operation in subgraph.operations if _makes_weights(operation) for result in operation.outputs}
     factors: dict[Tensor, Tensor] = {}
     for operation in subgraph.operations:
         for x in operation.inputs if _is_inside(operation, _GUARDED) else ():
-            if x is None or x.dtype != "float32" or x.constant is not None or made_by.get(x) in _INSIDE or x in factors:
+            if x is None or x.dtype != "float32" or x.constant is not None or x in stored:
+                continue
+            if made_by.get(x) in _INSIDE or x in factors:
                 continue
             factors[x] = Tensor(f"{x.name}_here", x.shape, x.dtype)
             yield _times_one(x, factors[x], operation.origin)
