@@ -138,7 +138,8 @@ def _program(
         raise Unsupported("two inputs have names that are the same in Core ML, which knows letters and digits alone")
     with Function(inputs, opset_version=target) as function:
         builder = Builder(version=choices.version, palette=choices.palette)
-        lowering = Lowering(builder, COREML, dict(model.graph.opset_imports))
+        largest = {sizes.name: sizes.most for sizes in choices.sizes}
+        lowering = Lowering(builder, COREML, dict(model.graph.opset_imports), largest)
         for value, port in zip(model.graph.inputs, ports, strict=True):
             builder.prefix = port.name
             entered = _read(builder, function, port)

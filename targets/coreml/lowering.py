@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 import onnx_ir as ir
 
 from convertkit.errors import Unsupported
-from convertkit.onnx.integer_ranges import Ranges
+from convertkit.onnx.integer_ranges import Range, Ranges
+from convertkit.onnx.intervals import Interval
 from convertkit.onnx.registry import Registry
 from convertkit.targets.coreml.builder import MOST_DIMENSIONS, Builder
 from convertkit.targets.coreml.scans import scan
@@ -18,7 +19,7 @@ from convertkit.targets.coreml.tensor import Tensor, constant, held
 from convertkit.targets.coreml.wrapping import wrapped
 from convertkit.targets.forms.calling import attributes_of, called
 from convertkit.targets.forms.lowering import GraphLowering, Operators
-from convertkit.targets.forms.words import WIDE, OfSizes
+from convertkit.targets.forms.words import SIZES
 
 WAYS_OUT = ("--target onnxruntime", "--target tflite")
 
@@ -29,13 +30,15 @@ _PLAIN = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear
 
 
 class Lowering(GraphLowering[Tensor]):
-    """Lowers one graph into the MIL function that is open."""
+    """Lowers one graph into the MIL function that is open; ``largest`` are the greatest sizes of named dimensions."""
 
-    def __init__(self, builder: Builder, registry: Registry, opsets: Mapping[str, int]) -> None:
+    def __init__(
+        self, builder: Builder, registry: Registry, opsets: Mapping[str, int], largest: Mapping[str, int]
+    ) -> None:
         super().__init__(Operators(registry, opsets), constant, WAYS_OUT)
         self._builder = builder
         self.ranges = Ranges("Core ML")
-        self._sizes = OfSizes(self.ranges)
+        self._largest = largest
 
     def _node(self, node: ir.Node) -> None:
         if node.op_type == "Scan" and not node.domain:
@@ -61,10 +64,20 @@ class Lowering(GraphLowering[Tensor]):
         if tensor.array is not None:
             self.ranges.bind(value, tensor.array)
             return tensor
-        if self._sizes.take(node) and value.dtype in WIDE:
+        if node.op_type == "Shape":
+            self.ranges.assume(value, Range(self._sizes(node)))
             return tensor
         kind = self.ranges.add(node, value, self._subject(node))
         return wrapped(self._builder, tensor, kind) if kind and tensor.dtype == "int32" else tensor
+
+    def _sizes(self, node: ir.Node) -> Interval:
+        """Between which numbers the results of a Shape lie."""
+        x, most = node.inputs[0], SIZES[1]
+        if x is None or x.shape is None:
+            return 0.0, most
+        told = [size if isinstance(size, int) else self._largest.get(str(size.value), most) for size in x.shape]
+        first, last = node.attributes.get_int("start", 0), node.attributes.get_int("end", len(told))
+        return 0.0, float(max(told[first:last], default=0))
 
     def _input(self, node: ir.Node, value: ir.Value) -> Tensor:
         tensor = self.value(value)

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.onnx.edit import array_of
-from convertkit.targets.forms.writing import Place, dims
+from convertkit.targets.forms.writing import Place, Size, dims
 
 
 def write_wrapped(node: ir.Node) -> None:
@@ -32,29 +32,30 @@ def write_wrapped(node: ir.Node) -> None:
 
 
 def write_cropped(node: ir.Node) -> None:
-    """Negative pads of a constant one as a slice before it; pads that are computed stay.
+    """Negative pads of all axes of a constant one as a slice behind it; of named axes and computed ones they stay.
 
     before:  y = Pad (x, [0, 1, 2, -1])
-    after:   y = Pad (Slice (x, to = -1), [0, 1, 2, 0])
+    after:   y = Slice (Pad (x, [0, 1, 2, 0]), to = -1)
     """
     x, sizes = node.inputs[0], dims(node.inputs[0])
-    given, axes = (array_of(node.inputs[place]) if len(node.inputs) > place else None for place in (1, _AXES))
+    given = array_of(node.inputs[1])
     named = len(node.inputs) > _AXES and node.inputs[_AXES] is not None
-    if node.attributes.get_string("mode", "constant") != "constant" or x is None or sizes is None:
+    if node.attributes.get_string("mode", "constant") != "constant" or x is None or sizes is None or named:
         return
-    if given is None or (given >= 0).all() or (named and axes is None):
+    if given is None or (given >= 0).all():
         return
     place, pairs = Place(node), given.reshape(2, -1)
-    over = np.arange(len(sizes)) if axes is None else axes.reshape(-1) % len(sizes)
+    added = np.maximum(pairs, 0)
+    if added.any():
+        more = added.sum(0).tolist()
+        wider = [
+            size + each if isinstance(size, int) else _unknown(size, each)
+            for size, each in zip(sizes, more, strict=True)
+        ]
+        x = place.op("Pad", x, place.constant(added.reshape(-1)), *node.inputs[2:_AXES], shape=wider)
     starts, ends = np.maximum(-pairs[0], 0), np.where(pairs[1] < 0, pairs[1], _END)
-    after = list(sizes)
-    for axis, start, cut in zip(over, starts, np.maximum(-pairs[1], 0), strict=True):
-        size = sizes[axis]
-        if start or cut:
-            after[axis] = max(size - int(start) - int(cut), 0) if isinstance(size, int) else ir.SymbolicDim(None)
-    told = [place.constant(each.astype(np.int64)) for each in (starts, ends, over)]
-    node.replace_input_with(0, place.op("Slice", x, *told, shape=after))
-    node.replace_input_with(1, place.constant(np.maximum(given, 0)))
+    told = [place.constant(each.astype(np.int64)) for each in (starts, ends, np.arange(len(sizes)))]
+    place.becomes(place.op("Slice", x, *told, like=node.outputs[0]))
 
 
 def write_all_axes(node: ir.Node) -> None:
@@ -67,6 +68,11 @@ def write_all_axes(node: ir.Node) -> None:
     pads[:, axes.reshape(-1) % len(sizes)] = given.reshape(2, axes.size)
     node.replace_input_with(1, Place(node).constant(pads.reshape(-1)))
     node.resize_inputs(_AXES)
+
+
+def _unknown(size: Size, more: int) -> Size:
+    """A dynamic size that grows by so much."""
+    return ir.SymbolicDim(None) if more else size
 
 
 _END = np.iinfo(np.int32).max

@@ -16,7 +16,8 @@ from convertkit.targets.forms.writing import refusal
 
 WIDE: Final = frozenset({ir.DataType.INT32, ir.DataType.INT64, ir.DataType.UINT32, ir.DataType.UINT64})
 _WORD: Interval = (-(2.0**31), 2.0**31 - 1)
-_SIZE: Interval = (-(2.0**20), 2.0**20)
+SIZES: Final[Interval] = (-(2.0**20), 2.0**20)
+"""What sizes of tensors, and places along them, are taken to lie between."""
 _ENDS = frozenset({"Slice", "Max", "Min", "Clip"})
 """Operators that take a number beyond 32 bits for the end of their range, as such runtimes do."""
 
@@ -36,7 +37,7 @@ class OfSizes:
             return False
         self._found.update(node.outputs)
         for value in node.outputs:
-            self._ranges.assume(value, Range(_SIZE))
+            self._ranges.assume(value, Range(SIZES))
         return True
 
 

@@ -173,9 +173,9 @@ _LINEAR = frozenset({"half_pixel", "pytorch_half_pixel", "asymmetric", "align_co
 
 def _pad(node: ir.Node) -> None:
     write_wrapped(node)
-    write_cropped(node)
     if node.graph is not None:
         write_all_axes(node)
+        write_cropped(node)
 
 
 _FIRST: Mapping[str, Callable[[ir.Node], None]] = {

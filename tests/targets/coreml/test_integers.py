@@ -132,6 +132,14 @@ def test_int64_of_the_data_is_told(worker: Worker, tmp_path: Path):
     assert not compile_text(worker, fits, tmp_path / "d").notes
 
 
+def test_sizes_that_leave_32_bits_are_refused(worker: Worker, tmp_path: Path):
+    """Whatever the packages' sizes in between give: it runs at the least, the middle and the greatest alone."""
+    body = "s = Shape<start=1, end=2>(x) a = Mul(s, s) m = Mul(a, s) p = Mod(m, t) f = Cast<to=1>(p) y = Add(x, f)"
+    graph = f"test (float[2,T] x) => (float[2,T] y) {{ t = Constant<value=int64[1]{{97}}>() {body} }}"
+    with pytest.raises(Unsupported, match="int64 results from 0 to 8000000000"):
+        compile_text(worker, graph, tmp_path / "c", Choices(TARGETS["iOS17"], shapes=("T=2..2000",)))
+
+
 def test_what_is_computed_from_sizes_is_small(worker: Worker, tmp_path: Path):
     """A size that may be any of several, and places that are computed from it; a byte of it is still held to a byte."""
     body = (

@@ -49,8 +49,12 @@ ROWS: Mapping[str, tuple[str, Mapping[str, np.ndarray]]] = {
         {"x": 90 + 9 * RNG.normal(size=(2, 5, 3))},
     ),
     "logarithm-of-an-infinite-sum": (
-        "(float[4,2] x) => (float[4] a) <int64[1] l = {1}> { a = ReduceLogSumExp <keepdims = 0> (x, l) }",
-        {"x": np.array([[np.inf, 2], [np.inf, -np.inf], [-np.inf, -np.inf], [3, -np.inf]])},
+        "(float[6,2] x) => (float[6] a) <int64[1] l = {1}> { a = ReduceLogSumExp <keepdims = 0> (x, l) }",
+        {"x": np.array([[np.inf, 2], [np.inf, -np.inf], [-np.inf] * 2, [3, -np.inf], [np.inf, np.nan], [1, np.nan]])},
+    ),
+    "pads-that-cut-more-than-there-is": (
+        "(float[N,M] x) => (float[N,K] y) <int64[4] p = {0, 5, 0, -7}> { y = Pad(x, p) }",
+        {"x": RNG.normal(size=(2, 4))},
     ),
     "pads-that-cut": (
         "(float[N,3,5,6] x) => (float[N,3,6,7] y) <int64[8] p = {0, 0, 0, 1, 0, 0, 2, -1}, float v = {0.5}>"
