@@ -3,7 +3,8 @@
 before:  Add (x, Transpose (Sin (CumSum (Expand (one, sizes of x)))))
 after:   Add (x, stored), which has a batch of 1; behind Expand where a batch of 1 is not the same
 
-Every sample has the same there, which runs at two batches show.  Left as they are: values that integers move anyway.
+Every sample has the same there, which runs at several batches show.  Left as they are: values that
+integers move anyway.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ _BROADCAST: Final = frozenset({"Add", "Sub", "Mul", "Div", "Where"})
 _SIZES: Final = frozenset({"Shape", "Size"})
 _CHANCE: Final = frozenset({"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli"})
 _KINDS: Final = frozenset({ir.DataType.FLOAT, ir.DataType.BOOL, ir.DataType.INT64, ir.DataType.INT32})
-_BATCHES: Final = (2, 3)
+_BATCHES: Final = (1, 2, 3, 8, 33)
+"""What a model may make of the number itself shows at one of them, all samples being alike at all others."""
 
 
 def values_of_sizes(model: ir.Model, profile: QuantProfile, feed: Feed, state: Mapping[str, Array]) -> None:
@@ -83,7 +85,9 @@ def _rows(model: ir.Model, values: list[ir.Value], feed: Feed) -> list[Array | N
     copy = model.clone()
     made = {str(value.name): value for node in copy.graph for value in node.outputs}
     names = [str(value.name) for value in values]
-    copy.graph.outputs.extend(made[name] for name in names if made[name] not in copy.graph.outputs)
+    copy.graph.outputs.clear()
+    copy.graph.outputs.extend(made[name] for name in names)
+    RemoveUnusedNodesPass()(copy)  # what the inputs' values decide need not run
     wider = [{name: np.repeat(array[:1], count, 0) for name, array in feed.items()} for count in _BATCHES]
     answers = list(run_all(open_session(copy), names, wider, {}))
     rows = [[row for answer in answers for row in answer[name]] for name in names]

@@ -13,7 +13,7 @@ from convertkit.targets.tflite.tensor import Tensor
 Option = bool | int | float | tuple[int, ...]
 
 _ROUGH = {
-    "int8": frozenset({"AVERAGE_POOL_2D", "BATCH_MATMUL", "LEAKY_RELU", "PRELU"}),
+    "int8": frozenset({"AVERAGE_POOL_2D", "BATCH_MATMUL", "LEAKY_RELU"}),
     "int16": frozenset({
         "AVERAGE_POOL_2D", "BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "MEAN", "SOFTMAX", "SUM",
         "TRANSPOSE_CONV",
@@ -94,10 +94,10 @@ class Program:
         """Whether an integer kernel gives neighbours of the integers that the graph says, more often than at ties.
 
         AVERAGE_POOL_2D rounds ties away from zero, where ONNX rounds them to even; LEAKY_RELU of bytes holds both of
-        its factors in 256ths; BATCH_MATMUL and PRELU round a result twice, and so does TRANSPOSE_CONV where the size
-        of its result is computed, which XNNPACK does not take; kernels of int16 have factors of 16 bits.  Source:
-        LiteRT, reference_integer_ops::AveragePool, gemmlowp's RoundingDivideByPOT and MultiplyByQuantizedMultiplier of
-        int64; XNNPACK, qs8-vlrelu.
+        its factors in 256ths; BATCH_MATMUL rounds a sum twice, and so do PRELU of a dynamic size and TRANSPOSE_CONV
+        where the size of its result is computed, which XNNPACK does not take; kernels of int16 have factors of 16 bits.
+        Source: LiteRT, reference_integer_ops::AveragePool, gemmlowp's RoundingDivideByPOT and
+        MultiplyByQuantizedMultiplier of int64; XNNPACK, qs8-vlrelu.
         """
         operations = (operation for subgraph in self.subgraphs for operation in subgraph.operations)
         return any(_is_rough(each) for each in operations)
@@ -109,9 +109,11 @@ class Program:
 
 
 def _is_rough(operation: Operation) -> bool:
-    sizes = operation.inputs[0] if operation.code == "TRANSPOSE_CONV" else None
-    is_known = operation.code in _ROUGH.get(operation.outputs[0].dtype, ())
-    return (is_known or (sizes is not None and sizes.constant is None)) and _arithmetic(operation) == "integer"
+    result, sizes = operation.outputs[0], operation.inputs[0] if operation.inputs else None
+    is_computed = operation.code == "TRANSPOSE_CONV" and sizes is not None and sizes.constant is None
+    is_known = operation.code in _ROUGH.get(result.dtype, ())
+    is_left = is_computed or (operation.code == "PRELU" and not result.is_static)
+    return (is_known or is_left) and _arithmetic(operation) == "integer"
 
 
 def _arithmetic(operation: Operation) -> Literal["float", "integer", "dynamic"]:

@@ -24,11 +24,25 @@ CASES = {
     "a mask": PLACES + "p = CumSum(ones, second) m = Greater(p, two) y = Where(m, x, one)",
     "read twice": PLACES + "p = CumSum(ones, second) a = Add(x, p) y = Concat<axis=2>(a, p)",
     "another for each sample": PLACES + "p = CumSum(ones, first) y = Add(x, p)",
+    "another for a large batch": PLACES
+    + "b = Shape<start=0, end=1>(x) g = Greater(b, five) f = Cast<to=1>(g) m = Mul(ones, f) "
+    + "p = CumSum(m, second) y = Add(x, p)",
     "moves alone": PLACES + "y = Add(x, ones)",
     "of the data": "p = CumSum(x, second) y = Add(x, p)",
 }
-LEFT = {"another for each sample": "CumSum", "moves alone": "Expand", "of the data": "CumSum"}
-STORED = {"one": np.float32(1), "two": np.float32(2), "first": np.array(0), "second": np.array(1)}
+LEFT = {
+    "another for each sample": "CumSum",
+    "another for a large batch": "CumSum",
+    "moves alone": "Expand",
+    "of the data": "CumSum",
+}
+STORED = {
+    "one": np.float32(1),
+    "two": np.float32(2),
+    "first": np.array(0),
+    "second": np.array(1),
+    "five": np.array([5]),
+}
 
 
 def model(lines: str, sizes: str = "N,4,8") -> onnx.ModelProto:
@@ -55,7 +69,7 @@ def test_numbers_stay_at_every_batch(name: str) -> None:
     kinds = Counter(node.op_type for node in after.graph.node)
     assert ("CumSum" in kinds) is (LEFT.get(name) == "CumSum")
     assert ("Expand" in kinds) is ((name in LEFT and name != "of the data") or "joined" in name or "twice" in name)
-    for count in (1, 3):
+    for count in (1, 3, 8):
         x = np.random.default_rng(count).normal(size=(count, 4, 8)).astype(np.float32)
         (want,), (have,) = (ReferenceEvaluator(each).run(None, {"x": x}) for each in (before, after))
         np.testing.assert_array_equal(have, want)

@@ -8,13 +8,12 @@ Behind ``(x - mean) / (std + 1e-8)`` the one is a division by 1e-8, the other a 
 
 from __future__ import annotations
 
-import numpy as np
 import onnx_ir as ir
 
 from convertkit.onnx.edit import initializer, inserted, producer, replaced
 from convertkit.onnx.recognise.deviation import is_guarded, is_shifted
 from convertkit.onnx.recognise.equal_rows import shifts
-from convertkit.onnx.recognise.unbiased import UNBIASED
+from convertkit.onnx.recognise.unbiased import UNBIASED, biases_of
 from convertkit.onnx.recognise.variance import TEXTBOOK, squared
 
 _SUMS = ("ReduceSumSquare", "ReduceL2")
@@ -43,11 +42,12 @@ def write_plainly(model: ir.Model) -> None:
 
 
 def _write_biased(norm: ir.Node) -> None:
-    """A number in front of a normalisation that is as large as the source's biases, which takes it away again."""
-    x = norm.inputs[0]
-    if norm.op_type != "InstanceNormalization" or x is None or x.dtype is None:
+    """Numbers in front of a normalisation that are as large as the source's biases, which it takes away again."""
+    x, biases = norm.inputs[0], biases_of(norm)
+    if norm.op_type != "InstanceNormalization" or x is None or x.dtype is None or x.shape is None or biases is None:
         return
-    bias = initializer(norm, np.array(float(norm.metadata_props[UNBIASED]), x.dtype.numpy()), f"{x.name}/bias")
+    shaped = biases.astype(x.dtype.numpy()).reshape(-1, *(1,) * (len(x.shape) - 2))
+    bias = initializer(norm, shaped, f"{x.name}/bias")
     norm.replace_input_with(0, inserted(norm, "Add", [x, bias], x).outputs[0])
 
 
