@@ -22,8 +22,8 @@ def write_own_fills(model: ir.Model) -> None:
     before:  y = ScatterND (Expand (0, sizes), indices, updates)
     after:   y = ScatterND (Expand (Where (size == -1, 1, 0), sizes), indices, updates)
 
-    No size is negative, which the compiler does not know; the number that it is compared with differs from scatter to
-    scatter, so that no two fills are found to be equal.
+    No size is negative, which the compiler does not know of a dynamic one.  The number that it is compared with differs
+    from scatter to scatter, so that no two fills are found to be equal.
     """
     found = [node for node in tuple(model.graph.all_nodes()) if node.op_type in _SCATTERS and not node.domain]
     for count, node in enumerate(found, 1):
@@ -32,8 +32,9 @@ def write_own_fills(model: ir.Model) -> None:
         if data is None or number is None or not sizes or all(isinstance(size, int) for size in sizes):
             continue
         place, rank = Place(node), len(sizes)
+        dynamic = next(axis for axis, size in enumerate(sizes) if not isinstance(size, int))
         shape = place.op("Shape", data, dtype=ir.DataType.INT64, shape=(rank,))
-        size = place.op("Gather", shape, place.constant(np.int64(0)), shape=(), axis=0)
+        size = place.op("Gather", shape, place.constant(np.int64(dynamic)), shape=(), axis=0)
         never = place.op("Equal", size, place.constant(np.int64(-count)), dtype=ir.DataType.BOOL)
         other = place.constant(np.array(not number, number.dtype))
         value = place.op("Where", never, other, place.constant(number), dtype=data.dtype, shape=())

@@ -241,11 +241,12 @@ def test_a_norm_by_the_root_mean_square_is_compiled_by_its_body(installed, tmp_p
 
 
 SCATTERED = """<ir_version: 10, opset_import: ["" : 21]>
-g (float[N,2] x, int64[E,1] i, int64[E,2] j, float[E,2] u) => (float[N,2] a, float[N,2] b, float[N,2] c, float[N,2] d)
+g (float[N,2] x, int64[E,1] i, int64[E,2] j, float[E,2] u) => (float[N,2] a, float[N,2] b, float[2,N] c, float[N,2] d)
 <float z = {0}> {
-  s = Shape(x) o = Expand(z, s) p = ConstantOfShape(s) l = Reshape(p, s)
+  s = Shape(x) o = Expand(z, s) p = ConstantOfShape(s)
+  t = Transpose(x) q = Shape(t) l = Reshape(p, q) k = Transpose(j) w = Transpose(u)
   a = ScatterND <reduction = "add"> (o, i, u) v = Mul(u, u) b = ScatterND(o, i, v)
-  c = ScatterElements <axis = 0, reduction = "add"> (l, j, u) d = Identity(p)
+  c = ScatterElements <axis = 1, reduction = "add"> (l, k, w) d = Identity(p)
 }"""
 EDGES = {
     "x": np.ones((5, 2), np.float32),
@@ -265,6 +266,8 @@ def test_scatters_of_one_fill_have_fills_of_their_own(tmp_path):
     numbers = [node.inputs[0].producer().inputs[1].const_value.numpy().item() for node in chosen]
     assert len(set(numbers)) == 3
     assert max(numbers) < 0
+    sizes = [node.inputs[0].producer().inputs[0].producer() for node in chosen]
+    assert [node.inputs[1].const_value.numpy().item() for node in sizes] == [0, 0, 1], "the axis that is dynamic"
     wanted = ort.InferenceSession(str(tmp_path / "m.onnx")).run(None, EDGES)
     given = ort.InferenceSession(ir.to_proto(model).SerializeToString()).run(None, EDGES)
     assert all(np.array_equal(*pair) for pair in zip(given, wanted, strict=True))
