@@ -22,32 +22,13 @@ _ENDS = frozenset({"Slice", "Max", "Min", "Clip"})
 """Operators that take a number beyond 32 bits for the end of their range, as such runtimes do."""
 
 
-class OfSizes:
-    """What is computed from sizes of tensors alone, in a graph's order: its integers are taken to be small."""
-
-    def __init__(self, ranges: Ranges) -> None:
-        self._ranges = ranges
-        self._found: set[ir.Value] = set()
-
-    def take(self, node: ir.Node) -> bool:
-        """Whether all that a node computes is made of sizes; then the ranges know its results."""
-        moving = [value for value in node.inputs if value is not None and value.const_value is None]
-        of_sizes = bool(moving) and all(value in self._found for value in moving)
-        if not of_sizes and node.op_type not in ("Shape", "Size"):
-            return False
-        self._found.update(node.outputs)
-        for value in node.outputs:
-            self._ranges.assume(value, Range(SIZES))
-        return True
-
-
 class Words:
     """Looks at a graph's nodes in their order; ``holder`` is the runtime, ``whole`` what of it has 32 bits."""
 
     def __init__(self, holder: str, whole: str = "") -> None:
         self._whole = whole or holder
         self.ranges = Ranges(holder, strict=False)
-        self._sizes = OfSizes(self.ranges)
+        self._sizes: set[ir.Value] = set()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -56,7 +37,10 @@ class Words:
 
     def look(self, node: ir.Node) -> None:
         """Take in one node, whose operands were taken in before it; ``Unsupported`` for what never fits."""
-        if self._sizes.take(node):
+        if self._is_of_sizes(node):
+            self._sizes.update(node.outputs)
+            for value in node.outputs:
+                self.ranges.assume(value, Range(SIZES))
             return
         if node.op_type in _ENDS:
             self._cut_ends(node)
@@ -79,6 +63,13 @@ class Words:
             if value is not None and value.dtype in WIDE and value.const_value is not None and value.const_value.size:
                 least, most = of_numbers(value.const_value.numpy())
                 self.ranges.assume(value, Range((max(least, _WORD[0]), min(most, _WORD[1]))))
+
+    def _is_of_sizes(self, node: ir.Node) -> bool:
+        """Whether all that it computes is made of sizes."""
+        if node.op_type in ("Shape", "Size"):
+            return True
+        moving = [value for value in node.inputs if value is not None and value.const_value is None]
+        return bool(moving) and all(value in self._sizes for value in moving)
 
     def _check_constants(self, node: ir.Node) -> None:
         for value in node.inputs:
