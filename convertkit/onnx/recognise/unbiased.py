@@ -16,7 +16,8 @@ from convertkit.artifact import Array
 from convertkit.onnx.edit import array_of, bypass, is_same_shape, only_user, sizes
 
 UNBIASED = "convertkit.unbiased"
-"""Key in the ``metadata_props`` of a normalisation; the value lists the largest number that each channel had added."""
+"""Key in the ``metadata_props`` of a normalisation; the value lists the largest number that each channel had
+added, to three digits."""
 _CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
 _BIAS = 2
 """Which input of a convolution is its bias."""
@@ -33,7 +34,7 @@ def recognise_unbiased(node: ir.Node) -> None:
     while (added := _without_bias(node)) is not None:
         known = biases_of(node)
         largest = added if known is None else np.maximum(*np.broadcast_arrays(known, added))
-        node.metadata_props[UNBIASED] = json.dumps(largest.tolist())
+        node.metadata_props[UNBIASED] = json.dumps([float(f"{size:.3g}") for size in largest])  # it is a bound
 
 
 def biases_of(norm: ir.Node) -> Array | None:
