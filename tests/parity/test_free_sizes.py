@@ -60,22 +60,21 @@ def test_stated_sizes_are_the_only_ones():
 
 
 @pytest.mark.parametrize(
-    ("stated", "batches"), [({}, [1, 1, 3]), ({"N": (1, 8)}, [1, 1, 8]), ({"N": (4, 2)}, [4, 4, 2])]
+    ("rows", "stated", "batches"),
+    [
+        (1, {}, [1, 1, 3]),
+        (1, {"N": (1, 8)}, [1, 1, 8]),
+        (1, {"N": (4, 2)}, [4, 4, 2]),
+        (5, {}, [5, 5, 3]),
+        (5, {"N": (1, 4)}, [1, 1, 4]),
+        (5, {"N": (2, 4)}, [2, 2, 4]),
+    ],
 )
-def test_samples_come_in_stated_batches(stated, batches):
-    samples = [{"x": np.full((1, 6), place, np.float32)} for place in range(2)]
+def test_samples_come_in_stated_batches(rows, stated, batches):
+    samples = [{"x": np.full((rows, 6), place, np.float32)} for place in range(2)]
     feeds = proof_feeds([spec("x", "N", 6)], samples, 0, stated=stated)
     assert [len(feed["x"]) for feed in feeds] == batches
     assert [float(feed["x"][0, 0]) for feed in feeds] == [0, 1, 0]
-
-
-@pytest.mark.parametrize(
-    ("stated", "batches"), [({}, [5, 5, 3]), ({"N": (1, 4)}, [1, 1, 4]), ({"N": (2, 4)}, [2, 2, 4])]
-)
-def test_samples_of_several_rows_come_in_stated_batches_too(stated, batches):
-    samples = [{"x": np.full((5, 6), place, np.float32)} for place in range(2)]
-    feeds = proof_feeds([spec("x", "N", 6)], samples, 0, stated=stated)
-    assert [len(feed["x"]) for feed in feeds] == batches
 
 
 def test_a_name_that_is_no_formula_is_a_name():
