@@ -40,9 +40,10 @@ class RunningService(HeldCalls):
     def _held(self, value: Array) -> Any:
         return jax.device_put(value, self._device)
 
-    def _outputs(self) -> list[Array]:
+    def _outputs(self) -> list[Any]:
+        """XLA answers before it is done, so a call ends when its results are there."""
         try:
             made = self._program.execute_sharded(list(self._given)).disassemble_into_single_device_arrays()
-            return [each[0] for each in made]
+            return [each[0].block_until_ready() for each in made]
         except UNREADABLE as error:
             raise ToolError(f"XLA fails: {brief(error)}") from error
