@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 
-from convertkit.targets.forms.writing import dims
+from convertkit.targets.forms.writing import Place, dims
 
 
 def pad_to_result(node: ir.Node) -> None:
@@ -50,3 +51,17 @@ def state_same_pads(node: ir.Node) -> None:
         last.append(total - first[-1])
     node.attributes["pads"] = ir.AttrInt64s("pads", [*first, *last])
     node.attributes.pop("auto_pad")
+
+
+def pad_in_front(node: ir.Node) -> None:
+    """Zeros of a mean that counts them as an operator of their own, where the rank is known."""
+    x, before = node.inputs[0], dims(node.inputs[0])
+    pads = node.attributes.get_ints("pads", ())
+    if x is None or before is None or not any(pads):
+        return
+    place, ends = Place(node), np.zeros((2, len(before)), np.int64)
+    ends[:, 2:] = np.reshape(pads, (2, -1))
+    more = ends.sum(0).tolist()
+    grown = [size + each if isinstance(size, int) else size for size, each in zip(before, more, strict=True)]
+    node.replace_input_with(0, place.op("Pad", x, place.constant(ends.reshape(-1)), shape=grown))
+    node.attributes["pads"] = ir.AttrInt64s("pads", [0] * len(pads))

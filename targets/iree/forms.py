@@ -16,6 +16,7 @@ from convertkit.targets.forms.transforms import write_transform
 from convertkit.targets.forms.unrolled_cells import write_cells
 from convertkit.targets.forms.writing import write_each
 from convertkit.targets.iree.scatters import write_own_fills
+from convertkit.targets.iree.windows import write_average, write_single_window
 
 _BODIES = frozenset({
     "AffineGrid", "Attention", "ConvInteger", "LpPool", "NegativeLogLikelihoodLoss", "RMSNormalization",
@@ -26,8 +27,11 @@ _BODIES = frozenset({
 _FORMS: Mapping[str, Callable[[ir.Node], None]] = {
     "Asinh": write_asinh,
     "Atanh": write_atanh,
+    "AveragePool": write_average,
+    "Conv": write_single_window,
     "DFT": write_transform,
     "LpNormalization": write_lp_normalization,
+    "MaxPool": write_single_window,
     "Pad": write_wrapped,
 }
 

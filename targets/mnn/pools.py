@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.targets.forms.pool_pads import pad_to_result, state_same_pads
+from convertkit.targets.forms.pool_pads import pad_in_front, pad_to_result, state_same_pads
 from convertkit.targets.forms.writing import Place, dims, refusal
 
 POOLS = frozenset({"MaxPool", "AveragePool"})
@@ -41,17 +41,12 @@ def write_pool(node: ir.Node) -> None:
 def _pad_before(node: ir.Node) -> None:
     """Zeros that count in a mean, and are not the same on both sides, in front: MNN counts others."""
     pads = node.attributes.get_ints("pads", ())
-    half, x = len(pads) // 2, node.inputs[0]
+    half = len(pads) // 2
     if node.attributes.get_int("count_include_pad", 0) == 0 or pads[:half] == pads[half:]:
         return
-    before = dims(x)
-    if x is None or before is None or node.attributes.get_int("ceil_mode", 0) != 0:
+    if dims(node.inputs[0]) is None or node.attributes.get_int("ceil_mode", 0) != 0:
         raise refusal(node, "other padding before than behind that counts in a mean, which MNN counts in another way")
-    place, ends = Place(node), np.zeros((2, half + 2), np.int64)
-    ends[:, 2:] = np.reshape(pads, (2, half))
-    grown = [size + more if isinstance(size, int) else size for size, more in zip(before, ends.sum(0).tolist())]
-    node.replace_input_with(0, place.op("Pad", x, place.constant(ends.reshape(-1)), shape=grown))
-    node.attributes["pads"] = ir.AttrInt64s("pads", [0] * len(pads))
+    pad_in_front(node)
 
 
 def _by_two(node: ir.Node) -> None:

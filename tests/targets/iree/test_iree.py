@@ -280,3 +280,52 @@ def test_scatters_of_one_fill_are_apart(installed, tmp_path):
     made = convertkit.export(tmp_path / "m.onnx", "iree", output=tmp_path / "out")
     wanted = ort.InferenceSession(str(tmp_path / "m.onnx")).run(None, EDGES)
     assert all(np.array_equal(*pair) for pair in zip(made.run(EDGES).values(), wanted, strict=True))
+
+
+WINDOWS = """<ir_version: 10, opset_import: ["" : 21]>
+g (float[N,3,2,8] x, float[1,2,4] v, float[N,2,3,4] u) => (y, a, b, c, d, e, f)
+<float[4,3,3,3] w, float[2,2,3] k> {
+  y = Conv <pads = [1, 1, 1, 1], strides = [2, 2]> (x, w)
+  a = Conv <auto_pad = "SAME_UPPER", strides = [4]> (v, k)
+  b = MaxPool <kernel_shape = [2], strides = [4]> (v)
+  c = AveragePool <kernel_shape = [3, 3], pads = [1, 1, 1, 1], strides = [4, 3], count_include_pad = 1> (u)
+  d = AveragePool <kernel_shape = [2, 3], strides = [2, 2], ceil_mode = 1> (u)
+  e = AveragePool <kernel_shape = [2, 2], strides = [2, 2], ceil_mode = 1> (x)
+  f = AveragePool <kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1], ceil_mode = 1,
+                   count_include_pad = 1> (x)
+}"""
+
+
+def _windows(path: Path) -> dict[str, np.ndarray]:
+    """A model of windows that IREE computes in forms of their own, and inputs."""
+    proto, rng = onnx.parser.parse_model(WINDOWS), np.random.default_rng(0)
+    for name, shape in {"w": (4, 3, 3, 3), "k": (2, 2, 3)}.items():
+        proto.graph.initializer.append(numpy_helper.from_array(rng.normal(0, 1, shape).astype(np.float32), name))
+    onnx.save(onnx.shape_inference.infer_shapes(proto), path)
+    shapes = {"x": (2, 3, 2, 8), "v": (1, 2, 4), "u": (2, 2, 3, 4)}
+    return {name: rng.normal(0, 1, shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def test_what_no_window_reads_is_cut_off_and_nothing_is_rounded_up(tmp_path):
+    feed = _windows(tmp_path / "m.onnx")
+    model = canonicalize(ir.load(tmp_path / "m.onnx"))
+    write_exact_forms(model)
+    found = {node.outputs[0].name: node for node in model.graph if node.op_type in ("Conv", "MaxPool", "AveragePool")}
+    pads = {name: list(node.attributes.get_ints("pads", ())) for name, node in found.items()}
+    rounded = {"d": [0, 0, 1, 1], "e": [0, 0, 0, 0], "f": [0, 0, 1, 1]}
+    assert pads == {"y": [1, 1, 0, 1], "a": [], "b": [], "c": [1, 1, 0, 1], **rounded}
+    assert not any(node.attributes.get_int("ceil_mode", 0) for node in found.values())
+    sizes = {name: tuple(node.inputs[0].shape)[2:] for name, node in found.items()}
+    assert sizes == {"y": (2, 8), "a": (3,), "b": (2,), "c": (2, 4), "d": (3, 4), "e": (2, 8), "f": (4, 10)}
+    wanted = ort.InferenceSession(str(tmp_path / "m.onnx")).run(None, feed)
+    given = ort.InferenceSession(ir.to_proto(model).SerializeToString()).run(None, feed)
+    assert all(np.allclose(*pair, atol=1e-6) for pair in zip(given, wanted, strict=True))
+
+
+@pytest.mark.nightly
+def test_windows_that_fit_once_or_are_rounded_up_are_compiled(installed, tmp_path):
+    """They were refused: "slice along dimension 1 runs out-of-bounds", and means for wrong numbers."""
+    feed = _windows(tmp_path / "m.onnx")
+    made = convertkit.export(tmp_path / "m.onnx", "iree", output=tmp_path / "out")
+    wanted = ort.InferenceSession(str(tmp_path / "m.onnx")).run(None, feed)
+    assert all(np.allclose(*pair, atol=1e-5) for pair in zip(made.run(feed).values(), wanted, strict=True))
