@@ -10,6 +10,7 @@ import onnx_ir as ir
 from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.ncnn.builder import Builder
+from convertkit.targets.ncnn.orders import Order, blocks, steps
 from convertkit.targets.ncnn.tensor import MOST_DIMENSIONS, Tensor, check_elements, constant, kept_axes
 
 moves = Registry()
@@ -44,12 +45,23 @@ def transposed(b: Builder, x: Tensor, perm: tuple[int, ...]) -> Tensor:
     order = [kept.index(axis) for axis in perm if axis in kept]
     if order == sorted(order):
         return as_shape(b, x, shape)
-    if len(kept) > MOST_DIMENSIONS:
-        raise Unsupported(f"{len(kept)} axes change places: ncnn's Permute has at most four")
-    letters = _AXES[len(kept)]
-    number = _ORDERS[len(kept)].index("".join(letters[axis] for axis in reversed(order)))
-    given = b.view(x, tuple(x.shape[axis] for axis in kept))
-    return b.layer("Permute", [given], shape, tuple(given.sizes[axis] for axis in order), {0: number})
+    given, done = as_shape(b, x, tuple(x.shape[axis] for axis in kept)), steps(tuple(order))
+    if not done:
+        raise Unsupported(f"{len(kept)} axes change places: more than three of ncnn's Permutes, of four axes each")
+    for each in done:
+        given = _permuted(b, given, each)
+    return as_shape(b, given, shape)
+
+
+def _permuted(b: Builder, x: Tensor, order: Order) -> Tensor:
+    """By one layer; axes that stay neighbours are one where there are more than four."""
+    parts = blocks(order) if len(order) > MOST_DIMENSIONS else tuple((axis,) for axis in order)
+    before = sorted(parts)
+    sizes = tuple(math.prod(x.shape[axis] for axis in part) for part in before)
+    places = [before.index(part) for part in parts]
+    number = _ORDERS[len(parts)].index("".join(_AXES[len(parts)][place] for place in reversed(places)))
+    made = tuple(x.shape[axis] for axis in order)
+    return b.layer("Permute", [b.view(x, sizes)], made, tuple(sizes[place] for place in places), {0: number})
 
 
 @moves.lowers("Transpose", since=(13, 21, 23, 24, 25))

@@ -6,11 +6,13 @@ import math
 
 import numpy as np
 
+from convertkit.artifact import Array
 from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.ncnn.builder import Builder, raw
+from convertkit.targets.ncnn.handlers.arithmetic import binary
 from convertkit.targets.ncnn.handlers.convolutions import one_image
-from convertkit.targets.ncnn.tensor import Tensor
+from convertkit.targets.ncnn.tensor import Tensor, constant
 
 norms = Registry()
 
@@ -28,14 +30,23 @@ def batch_normalization(
     momentum: float = 0.9,
     training_mode: int = 0,
 ) -> Tensor:
-    """The statistics are stored ones."""
+    """The statistics are stored ones; of several samples the layer takes the samples for channels."""
     if training_mode:
         raise Unsupported("training_mode: an artifact does not train")
     if x.rank < 2 or x.shape[0] != 1:
-        raise Unsupported("a batch of more than one: ncnn computes one sample at a time; fix the batch to 1")
+        return _scaled(b, x, [each.known.astype(np.float64) for each in (scale, bias, mean, variance)], epsilon)
     weights = [raw(each.known) for each in (scale, mean, variance, bias)]
     given = b.plain(x)
     return b.layer("BatchNorm", [given], x.shape, given.sizes, {0: x.shape[1], 1: epsilon}, weights)
+
+
+def _scaled(b: Builder, x: Tensor, statistics: list[Array], epsilon: float) -> Tensor:
+    """A product and a sum for each channel."""
+    scale, bias, mean, variance = statistics
+    factor = scale / np.sqrt(variance + epsilon)
+    sides = (-1, *[1] * (x.rank - 2)) if x.rank > 1 else (1,)
+    stored = [constant(each.astype(np.float32).reshape(sides)) for each in (factor, bias - mean * factor)]
+    return binary(b, "Add", binary(b, "Mul", x, stored[0]), stored[1])
 
 
 @norms.lowers("InstanceNormalization", since=(6, 22))

@@ -36,7 +36,7 @@ def cropped(b: Builder, x: Tensor, axis: int, start: int, stop: int) -> Tensor:
 
 @slices.lowers("Slice", since=13)
 def slice_(b: Builder, x: Tensor, starts: Tensor, ends: Tensor, axes: Tensor | None, steps: Tensor | None) -> Tensor:
-    """Steps other than 1 have no layer."""
+    """Steps other than 1 have no layer; a step back is Flip's."""
     count = starts.known.size
     numbers = [[int(each) for each in value.known.reshape(-1)] for value in (starts, ends)]
     places = list(range(count)) if axes is None else [int(each) for each in axes.known.reshape(-1)]
@@ -44,10 +44,20 @@ def slice_(b: Builder, x: Tensor, starts: Tensor, ends: Tensor, axes: Tensor | N
     for start, stop, axis, step in zip(*numbers, places, strides, strict=True):
         size = x.shape[axis % x.rank]
         low, high, jump = slice(start, stop, step).indices(size)
-        if jump != 1 and len(range(low, high, jump)) != 1:
+        taken = range(low, high, jump)
+        if abs(jump) != 1 and len(taken) != 1:
             raise Unsupported(f"steps of {jump}: ncnn's Crop has steps of 1")
-        x = cropped(b, x, axis, low, low + len(range(low, high, jump)))
+        first = min(taken, default=0)
+        x = cropped(b, x, axis, first, first + len(taken))
+        if jump < 0 and len(taken) > 1:
+            x = _turned(b, x, axis)
     return x
+
+
+def _turned(b: Builder, x: Tensor, axis: int) -> Tensor:
+    """The elements of an axis from the last to the first."""
+    found, (where,) = b.along(x, [axis])
+    return b.layer("Flip", [found], x.shape, found.sizes, {0: (where,)})
 
 
 def _parts(b: Builder, x: Tensor, sizes: tuple[int, ...], axis: int) -> tuple[Tensor, ...]:
