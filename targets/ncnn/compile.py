@@ -21,6 +21,7 @@ from convertkit.targets.ncnn.integer_inputs import take_as_real
 from convertkit.targets.ncnn.layers import Layer, with_splits
 from convertkit.targets.ncnn.lowering import WAYS_OUT, Lowering, shape_of
 from convertkit.targets.ncnn.tensor import Tensor
+from convertkit.targets.ncnn.truths import write_truths
 
 _WHOLE = (ir.DataType.INT64, ir.DataType.INT32)
 """Types of inputs that are places in a table."""
@@ -71,6 +72,7 @@ def prepare(model: ir.Model) -> None:
     write_rounding(model)
     fold_constants(model)
     take_as_real(model)
+    write_truths(model)
     for node in tuple(model.graph.all_nodes()):
         if node.op_type in RECURRENT and not node.domain:
             batch_inside(node)

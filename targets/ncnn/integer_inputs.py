@@ -3,6 +3,8 @@
 before:  mask:i64 → Unsqueeze → Cast to float32 → Sub …
 after:   mask:f32 → Unsqueeze → Sub …
 
+A Cast to bool stays, and asks the same of the real numbers.
+
 The runner gives such an input in float32, which rounds as the Cast does.
 """
 
@@ -36,6 +38,8 @@ def _made_real(value: ir.Value) -> tuple[list[ir.Value], list[ir.Node]] | None:
         for node, place in each.uses():
             if node.op_type == "Cast" and node.outputs[0].dtype == ir.DataType.FLOAT:
                 casts.append(node)
+            elif node.op_type == "Cast" and node.outputs[0].dtype == ir.DataType.BOOL:
+                continue
             elif node.op_type in _MOVES and not node.domain and place == 0:
                 held.append(node.outputs[0])
             else:

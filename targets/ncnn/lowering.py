@@ -31,7 +31,8 @@ class Lowering(GraphLowering[Tensor]):
         if handler is None:
             raise Unsupported("ncnn has no such operator, and no exact decomposition is known")
         for value in node.outputs:
-            _check_type(value)
+            if not any(each is not None and self.value(each).whole for each in node.inputs):
+                _check_type(value)
         self._builder.prefix = str(node.outputs[0].name)
         inputs = [None if value is None else self.value(value) for value in node.inputs]
         found = called(handler, self._builder, inputs, attributes_of(node))

@@ -36,7 +36,7 @@ def cropped(b: Builder, x: Tensor, axis: int, start: int, stop: int) -> Tensor:
 
 @slices.lowers("Slice", since=13)
 def slice_(b: Builder, x: Tensor, starts: Tensor, ends: Tensor, axes: Tensor | None, steps: Tensor | None) -> Tensor:
-    """Steps other than 1 have no layer; a step back is Flip's."""
+    """Larger steps are an axis of their own, steps of -1 are the layer Flip; others have no layer."""
     count = starts.known.size
     numbers = [[int(each) for each in value.known.reshape(-1)] for value in (starts, ends)]
     places = list(range(count)) if axes is None else [int(each) for each in axes.known.reshape(-1)]
@@ -45,6 +45,9 @@ def slice_(b: Builder, x: Tensor, starts: Tensor, ends: Tensor, axes: Tensor | N
         size = x.shape[axis % x.rank]
         low, high, jump = slice(start, stop, step).indices(size)
         taken = range(low, high, jump)
+        if jump > 1 and len(taken) > 1 and low + len(taken) * jump <= size:
+            x = _thinned(b, x, axis % x.rank, taken)
+            continue
         if abs(jump) != 1 and len(taken) != 1:
             raise Unsupported(f"steps of {jump}: ncnn's Crop has steps of 1")
         first = min(taken, default=0)
@@ -52,6 +55,15 @@ def slice_(b: Builder, x: Tensor, starts: Tensor, ends: Tensor, axes: Tensor | N
         if jump < 0 and len(taken) > 1:
             x = _turned(b, x, axis)
     return x
+
+
+def _thinned(b: Builder, x: Tensor, axis: int, taken: range) -> Tensor:
+    """The first of each step, where the last step is whole, too."""
+    count, step = len(taken), taken.step
+    part = cropped(b, x, axis, taken.start, taken.start + count * step)
+    before, after = x.shape[:axis], x.shape[axis + 1 :]
+    split = as_shape(b, part, (math.prod(before), count, step, math.prod(after)))
+    return as_shape(b, cropped(b, split, 2, 0, 1), (*before, count, *after))
 
 
 def _turned(b: Builder, x: Tensor, axis: int) -> Tensor:
