@@ -118,7 +118,7 @@ def export(
         images: how images of a folder become inputs, as in ``crop:0.875,bicubic,bgr``.
         wav: how WAV files of a folder become inputs, as in ``rate:16000,mono,window:1s``.
         calib_method: how ranges are measured: ``auto``, ``minmax``, ``moving-average``, ``percentile``,
-            ``percentile-99.99``, ``entropy``, ``mse``.
+            ``percentile-99.99``, ``entropy``, ``mse``, ``weighted-mse``.
         eval: labelled data: like ``calib``, with an array called ``label``.
         metric: ``top1``, ``auc``, ``mse`` or ``pkg.mod:func``; by the labels without one.
         max_drop: raise ``GateError`` where the metric loses more points than this.

@@ -8,7 +8,9 @@ from typing import Literal
 
 Precision = Literal["float32", "fp16", "int8", "int16x8", "w8", "w4", "fp8", "bf16"]
 Layout = Literal["auto", "nchw", "nhwc"]
-CalibMethod = Literal["auto", "minmax", "moving-average", "percentile", "percentile-99.99", "entropy", "mse"]
+CalibMethod = Literal[
+    "auto", "minmax", "moving-average", "percentile", "percentile-99.99", "entropy", "mse", "weighted-mse"
+]
 Trust = Literal["pickle", "lambda", "pyfunc"]
 METRICS = ("top1", "auc", "mse")
 """What ``--metric`` takes beside a function of the user's own."""

@@ -19,10 +19,11 @@ from convertkit.onnx.edit import drop_unused
 from convertkit.profile import QuantProfile
 from convertkit.progress import Progress
 from convertkit.quantization.calibrate.flat import flat_values
+from convertkit.quantization.calibrate.grids import grids
 from convertkit.quantization.calibrate.histogram import Statistics, merge_samples
-from convertkit.quantization.calibrate.ranges import noise
+from convertkit.quantization.calibrate.ranges import WEIGHTED_MSE, noise
 from convertkit.quantization.calibrate.shared import Calibrate, collected
-from convertkit.quantization.calibrate.split import split
+from convertkit.quantization.calibrate.split import split, thinned
 from convertkit.quantization.effect import effect, held_out
 from convertkit.quantization.graph.sizes import measure_sizes
 from convertkit.quantization.graph.units import Unit, find_units
@@ -58,9 +59,10 @@ from convertkit.quantization.search.descent import told as told_instead
 from convertkit.quantization.search.equalized import equalized
 from convertkit.quantization.search.floor import refuse_ruin
 from convertkit.quantization.search.loop import Loop, Outcome
-from convertkit.quantization.search.plan import Plan, Ranges, apply, placed
+from convertkit.quantization.search.plan import Plan, Ranges, Traits, apply, placed
 from convertkit.quantization.search.stored import StoredWeights
 from convertkit.quantization.search.trial import Trials
+from convertkit.quantization.search.weighted import affordable_samples, weighted
 from convertkit.quantization.weights.blas import one_thread
 from convertkit.quantization.weights.blocks import BlockedWeight
 from convertkit.quantization.weights.integers import QuantizedWeight
@@ -129,8 +131,8 @@ class Integers:
         joined = told_of_joins(units, statistics, self._profile, self._insists) if self._insists else []
         marking = marking_units(units, statistics) | uneven
         plan = replace(plan, integer=self._integer(units, marking))
-        flats = flat_values(self._model.graph)
-        ranges = Ranges(statistics, self._profile, flats)
+        traits = self._traits(statistics)
+        ranges = Ranges(statistics, self._profile, traits)
         trials = Trials(self._model, ranges, self._held_out, self._state)
         plan = self._in_float(units, self._most_exact(units, plan, trials, marking), marking)
         if method == "auto" and "ranges" in self._passes:
@@ -151,9 +153,9 @@ class Integers:
         estimated = estimates(units, self._profile, frozenset(unit for unit in units if unit.name in kernels))
         # What was chosen stays; the ranges may now take all of the data into account.
         merge_samples(statistics, self._observed(units, self._held_out))
-        placement = apply(self._model, outcome.plan, Ranges(statistics, self._profile, flats))
+        placement = apply(self._model, outcome.plan, Ranges(statistics, self._profile, traits))
         finish(self._model, outcome.plan)
-        told = describe(units, placement, statistics, outcome, tuned, flats, uneven)
+        told = describe(units, placement, statistics, outcome, tuned, traits, uneven)
         notes = told_instead(rungs, f"--{self._options.precision}") or self._notes(units, placement, outcome)
         self._diagnosis = {
             **effect(self._model, self._options.precision, self._profile),
@@ -221,6 +223,17 @@ class Integers:
     def diagnosis(self) -> Mapping[str, object]:
         """What the report shows; see ``report.describe``."""
         return self._diagnosis
+
+    def _traits(self, statistics: Mapping[str, Statistics]) -> Traits:
+        """What ranges take into account beside statistics."""
+        flats, method = flat_values(self._model.graph), self._options.calib_method
+        on_grids = grids(self._model.graph, self._measured) if method == "auto" else {}
+        wanted = "ranges" in self._passes if method == "auto" else method == WEIGHTED_MSE
+        if not wanted or self._profile.activation == "int16":
+            return Traits(flats, on_grids)
+        self._progress.status("weighing values")
+        feeds = tuple(thinned(self._measured, affordable_samples(self._model)))
+        return Traits(flats, on_grids, weighted(self._model, statistics, feeds, self._state, self._options.seed))
 
     def _with_ranges(self, units: tuple[Unit, ...], plan: Plan, trials: Trials, ranges: Ranges) -> Plan:
         """The plan with the method that suits each range best."""

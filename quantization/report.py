@@ -7,12 +7,13 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from convertkit.onnx.origin import location
-from convertkit.quantization.calibrate.flat import Flat, shown_db
+from convertkit.quantization.calibrate.flat import shown_db
 from convertkit.quantization.calibrate.histogram import Statistics
 from convertkit.quantization.calibrate.ranges import Affine
 from convertkit.quantization.graph.units import Unit
 from convertkit.quantization.place.place import Placement
 from convertkit.quantization.search.loop import Outcome
+from convertkit.quantization.search.plan import Traits
 from convertkit.quantization.weights.tune import Tuned
 
 _BARS = 64
@@ -26,13 +27,14 @@ def describe(
     statistics: Mapping[str, Statistics],
     outcome: Outcome,
     tuned: Mapping[str, Tuned],
-    flats: Mapping[str, Flat],
+    traits: Traits,
     uneven: Collection[str] = (),
 ) -> Mapping[str, object]:
     """The diagnosis of one quantization.
 
     ``tensors``: name, node and location, measured and quantized range, scale, zero point, dtype,
-    method, SNR in dB, histogram (64 bars over the measured range).  ``worst``: the ten names with the
+    method, SNR in dB, histogram (64 bars over the measured range).  The method ``grid`` rounds nothing that was seen,
+    and has no SNR.  ``worst``: the ten names with the
     least SNR.  ``score``: what the search went by; ``curve``: points of the trade-off.  ``float``: nodes
     that stay float and why, ``uneven`` joins among them.  ``layers``: tuned weights, with the layer's SNR before and
     after.
@@ -40,7 +42,7 @@ def describe(
     makers = {str(value.name): unit for unit in units for value in unit.outputs}
     tensors = [
         _tensor(
-            str(value.name), parameters, statistics.get(str(value.name)), makers.get(str(value.name)), outcome, flats
+            str(value.name), parameters, statistics.get(str(value.name)), makers.get(str(value.name)), outcome, traits
         )
         for value, parameters in placement.values.items()
     ]
@@ -88,10 +90,14 @@ def _tensor(
     statistics: Statistics | None,
     maker: Unit | None,
     outcome: Outcome,
-    flats: Mapping[str, Flat],
+    traits: Traits,
 ) -> dict[str, object]:
     seen = statistics is not None and statistics.samples > 0
-    level = shown_db(statistics.histogram, parameters, flats.get(name)) if statistics is not None and seen else None
+    grid = traits.grids.get(name)
+    exact = grid is not None and grid.fits(parameters.scale)
+    level = None
+    if statistics is not None and seen and not exact:
+        level = shown_db(statistics.histogram, parameters, traits.flats.get(name))
     return {
         "name": name,
         "node": "" if maker is None else maker.name,
@@ -101,7 +107,7 @@ def _tensor(
         "scale": parameters.scale,
         "zero_point": parameters.zero_point,
         "dtype": parameters.dtype,
-        "method": outcome.plan.methods.get(name, outcome.plan.method),
+        "method": "grid" if exact else outcome.plan.methods.get(name, outcome.plan.method),
         "snr_db": None if level is None or not np.isfinite(level) else level,
         "histogram": _bars(statistics) if statistics is not None and seen else [],
     }

@@ -70,9 +70,14 @@ class Histogram:
     def total(self) -> int:
         return int(self.counts.sum()) + self.zeros
 
-    def _reach(self, magnitude: float) -> None:
+    @staticmethod
+    def exponent_of(magnitude: float) -> int:
+        """That of a histogram which holds values up to ``magnitude``."""
         # Strictly below the power of two: the edge itself belongs to the next bin, as it does after widening.
-        exponent = int(np.clip(np.frexp(magnitude)[1], _LEAST_EXPONENT, _GREATEST_EXPONENT))
+        return int(np.clip(np.frexp(magnitude)[1], _LEAST_EXPONENT, _GREATEST_EXPONENT))
+
+    def _reach(self, magnitude: float) -> None:
+        exponent = self.exponent_of(magnitude)
         if exponent > self.exponent:
             self._widen(exponent)
 

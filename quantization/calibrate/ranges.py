@@ -16,7 +16,8 @@ Range = tuple[float, float]
 _Losses = Callable[[Array, Array], Array]
 """From least and greatest values of ranges to what each of them loses."""
 
-METHODS = ("minmax", "moving-average", "percentile", "percentile-99.99", "entropy", "mse")
+WEIGHTED_MSE = "weighted-mse"
+METHODS = ("minmax", "moving-average", "percentile", "percentile-99.99", "entropy", "mse", WEIGHTED_MSE)
 _OUTSIDE, _OUTSIDE_TIGHT = 1e-5, 1e-4
 """Shares of the values that percentile ranges leave out at each side.  Which one is better is up to the model: a
 detector's boxes need rare, loud values, a keyword spotter does not."""
@@ -150,7 +151,10 @@ def _without(statistics: Statistics, outside: float) -> Range:
 
 
 def _mse(statistics: Statistics, dtype: str, symmetric: bool) -> Range:
-    """The range with the least mean squared error; each side shrinks on its own."""
+    """The range with the least mean squared error; each side shrinks on its own.
+
+    What the histogram counts is up to the caller: values, or how much the outputs depend on them.
+    """
     noise_of = _Noise(statistics.histogram)
 
     def losses(lows: Array, highs: Array) -> Array:
@@ -231,4 +235,5 @@ _METHODS: Mapping[str, Callable[[Statistics, str, bool], Range]] = {
     "percentile-99.99": _tight_percentile,
     "entropy": _entropy,
     "mse": _mse,
+    WEIGHTED_MSE: _mse,
 }

@@ -207,6 +207,31 @@ def _pad(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
     return [tape.op("Slice", gradient, tape.constant(starts), ends, tape.constant(list(range(len(shape))))), None, None]
 
 
+def _resize(tape: Tape, node: ir.Node, gradient: ir.Value) -> Parts:
+    """Each axis by itself is a matrix, which the operator makes of the unit matrix; back goes the transposed one."""
+    shape, made = static(of(node, 0)), static(node.outputs[0])
+    attributes = {name: attribute.value for name, attribute in node.attributes.items()}
+    scales = array_of(node.inputs[2]) if len(node.inputs) == 3 and node.inputs[2] is not None else None
+    if {"axes", "keep_aspect_ratio_policy"} & set(attributes) or _mode(node) == "tf_crop_and_resize":
+        raise NoRule
+    for axis, (before, after) in enumerate(zip(shape, made, strict=True)):
+        if before == after:
+            continue
+        nothing = tape.constant(np.zeros(0, np.float32))
+        sizes = [tape.constant(np.array([1, scales[axis]], np.float32))] if scales is not None and scales.size else [
+            nothing, tape.constant([before, after])]  # fmt: skip
+        matrix = tape.op("Resize", tape.constant(np.eye(before, dtype=np.float32)), nothing, *sizes, **attributes)
+        order = [*(place for place in range(len(shape)) if place != axis), axis]
+        moved = tape.op("Transpose", gradient, perm=order)
+        back = tape.op("MatMul", moved, tape.op("Transpose", matrix, perm=[1, 0]))
+        gradient = tape.op("Transpose", back, perm=[int(place) for place in np.argsort(order)])
+    return [gradient, *(None for _ in node.inputs[1:])]
+
+
+def _mode(node: ir.Node) -> str:
+    return node.attributes.get_string("coordinate_transformation_mode", "half_pixel") or ""
+
+
 def _unless_constant(tape: Tape, node: ir.Node, place: int, part: ir.Value) -> ir.Value | None:
     value = of(node, place)
     return None if is_constant(value) else tape.summed(part, node.outputs[0], value)
@@ -291,4 +316,5 @@ _RULES: Mapping[str, Rule] = {
     "Gather": _gather, "Pad": _pad, "Expand": _expand, "Where": _where, "Max": _largest, "Min": _largest,
     "ReduceMax": _largest, "ReduceMin": _largest, "GlobalMaxPool": _largest, "Sqrt": _root, "Reciprocal": _reciprocal,
     "Pow": _power, "LogSoftmax": _log_softmax, "Softmax": _softmax, "LayerNormalization": _layer_normalization,
+    "Resize": _resize,
 }  # fmt: skip

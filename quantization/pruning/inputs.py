@@ -12,8 +12,8 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from convertkit.artifact import Array
 from convertkit.quantization.graph.replay import open_session, run_all
-from convertkit.quantization.pruning.influence import influence
 from convertkit.quantization.pruning.products import Product
+from convertkit.quantization.search.influence import influence
 from convertkit.quantization.weights.blas import one_thread
 from convertkit.quantization.weights.patches import positions
 from convertkit.stage import Feed

@@ -19,10 +19,10 @@ import onnx_ir as ir
 from convertkit.artifact import Array
 from convertkit.progress import Progress
 from convertkit.quantization.graph.work import multiply_adds
-from convertkit.quantization.pruning.influence import alike, read_values
 from convertkit.quantization.pruning.student import ALL, Arrays, Kept, Student, Teacher
 from convertkit.quantization.pruning.variation import Variation, variation
 from convertkit.quantization.pruning.whitened import Whitened
+from convertkit.quantization.search.influence import alike, read_values
 from convertkit.quantization.weights.blas import one_thread
 from convertkit.stage import Feed
 

@@ -20,8 +20,8 @@ from convertkit.quantization.graph.gradient_tape import Tape
 from convertkit.quantization.graph.replay import open_session, run_all
 from convertkit.quantization.graph.sizes import measure_sizes, sizes
 from convertkit.quantization.graph.units import constant
-from convertkit.quantization.pruning.influence import read_values
 from convertkit.quantization.pruning.products import Product, find_products
+from convertkit.quantization.search.influence import read_values
 from convertkit.stage import Feed
 
 _INNER = 8

@@ -21,9 +21,9 @@ from convertkit.profile import OpRule, QuantProfile
 from convertkit.quantization.graph.units import Unit, constant, find_units
 from convertkit.quantization.pruning.channels import Channels, Cut
 from convertkit.quantization.pruning.group import Group
-from convertkit.quantization.pruning.influence import influence
 from convertkit.quantization.pruning.rules import follow
 from convertkit.quantization.pruning.scores import Activity, Order, Product, measure_activity, orders
+from convertkit.quantization.search.influence import influence
 from convertkit.quantization.weights.blas import one_thread
 from convertkit.quantization.weights.patches import from_rows, has_rows, moments, weight_rows
 from convertkit.quantization.weights.tune import affordable

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from convertkit.quantization.calibrate.ranges import WEIGHTED_MSE
 from convertkit.quantization.search.plan import Plan, Ranges
 from convertkit.quantization.search.trial import Trials
 
-CANDIDATES = ("minmax", "percentile-99.99", "percentile", "mse", "moving-average")
-"""The widest first: a narrower one has to win by more than chance, because data may be louder than calibration's."""
+CANDIDATES = ("minmax", WEIGHTED_MSE, "percentile-99.99", "percentile", "mse", "moving-average")
+"""The widest first: a narrower one has to win by more than chance, because data may be louder than calibration's.
+Behind it comes the one that is nearest to what is measured: others are guesses that have to win against it."""
 
 
 def choose_methods(

@@ -14,7 +14,7 @@ from convertkit.quantization.calibrate.flat import flat_values
 from convertkit.quantization.calibrate.observe import observe
 from convertkit.quantization.graph.units import find_units
 from convertkit.quantization.place.masks import marking_units, measurable
-from convertkit.quantization.search.plan import Plan, Ranges, weighted_units
+from convertkit.quantization.search.plan import Plan, Ranges, Traits, weighted_units
 from convertkit.quantization.search.reference import Reference
 from convertkit.quantization.search.trial import Score, Trials, compare
 from convertkit.quantization.weights.equalize import equalize, measure
@@ -128,4 +128,4 @@ def _score(
     units = find_units(model.graph, profile)
     seen = observe(model, measurable(units), feeds, state, infinities=True)
     plan = replace(plan, integer=plan.integer - marking_units(units, seen))
-    return Trials(model, Ranges(seen, profile, flat_values(model.graph)), feeds, state).score(plan)
+    return Trials(model, Ranges(seen, profile, Traits(flat_values(model.graph))), feeds, state).score(plan)

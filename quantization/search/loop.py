@@ -224,7 +224,7 @@ class Loop:
         return [name for _, name in sorted(levels)]
 
     def _level(self, name: str, parameters: Affine) -> float:
-        return shown_db(self._ranges.statistics[name].histogram, parameters, self._ranges.flats.get(name))
+        return shown_db(self._ranges.statistics[name].histogram, parameters, self._ranges.traits.flats.get(name))
 
     def cost_ns(self, plan: Plan) -> float:
         """The whole model's time by the cost table."""

@@ -6,14 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
 from convertkit.onnx.edit import add_constant, drop_unused
 from convertkit.profile import KEEP_FLOAT, WEIGHTED, QuantProfile
 from convertkit.quantization.calibrate.flat import Flat, narrowed
-from convertkit.quantization.calibrate.histogram import Statistics
-from convertkit.quantization.calibrate.ranges import Range, span
+from convertkit.quantization.calibrate.grids import Grid
+from convertkit.quantization.calibrate.histogram import Histogram, Statistics
+from convertkit.quantization.calibrate.ranges import WEIGHTED_MSE, Range, span
 from convertkit.quantization.graph.units import Unit, constant, find_units
 from convertkit.quantization.place.place import Placement, place
 from convertkit.quantization.place.write import write
@@ -47,13 +49,23 @@ class Plan:
         return next((self.methods[name] for name in names if name in self.methods), self.method)
 
 
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What is known of tensors beside their statistics, by name.
+
+    ``weighted`` are histograms that count how much the outputs depend on values.
+    """
+
+    flats: Mapping[str, Flat] = field(default_factory=dict)
+    grids: Mapping[str, Grid] = field(default_factory=dict)
+    weighted: Mapping[str, Histogram] = field(default_factory=dict)
+
+
 class Ranges:
     """Ranges of groups of values, each searched once."""
 
-    def __init__(
-        self, statistics: Mapping[str, Statistics], profile: QuantProfile, flats: Mapping[str, Flat] | None = None
-    ) -> None:
-        self.statistics, self.profile, self.flats = statistics, profile, flats or {}
+    def __init__(self, statistics: Mapping[str, Statistics], profile: QuantProfile, traits: Traits = Traits()) -> None:
+        self.statistics, self.profile, self.traits = statistics, profile, traits
         self._known: dict[tuple[tuple[str, ...], str], Range] = {}
 
     def of(self, names: tuple[str, ...], joint: Callable[[], Statistics], plan: Plan) -> Range:
@@ -65,9 +77,30 @@ class Ranges:
 
     def _search(self, names: tuple[str, ...], seen: Statistics, method: str) -> Range:
         dtype, symmetric = self.profile.activation, self.profile.symmetric
-        found = span(seen, method, dtype, symmetric)
-        flat = self.flats.get(names[0]) if len(names) == 1 and dtype != "int16" else None
+        exact = self._on_grid(names, seen)
+        if exact is not None:
+            return exact
+        weighted = self._weighted(names) if method == WEIGHTED_MSE else None
+        found = span(seen if weighted is None else replace(seen, histogram=weighted), method, dtype, symmetric)
+        flat = self.traits.flats.get(names[0]) if len(names) == 1 and dtype != "int16" else None
         return found if flat is None else narrowed(found, seen.histogram, flat, dtype, symmetric)
+
+    def _on_grid(self, names: tuple[str, ...], seen: Statistics) -> Range | None:
+        """The range that rounds nothing, where all these values are those of one input on a grid."""
+        grid = self.traits.grids.get(names[0])
+        if grid is None or any(self.traits.grids.get(name) is not grid for name in names):
+            return None
+        kind = np.iinfo(self.profile.activation)
+        return grid.range(seen.low, seen.high, kind.max - kind.min, self.profile.symmetric)
+
+    def _weighted(self, names: tuple[str, ...]) -> Histogram | None:
+        """The histogram of all these values by their weights; None where those of one are not known."""
+        if any(name not in self.traits.weighted for name in names):
+            return None
+        joint = Histogram()
+        for name in names:
+            joint.merge(self.traits.weighted[name])
+        return joint
 
     def known(self, names: tuple[str, ...], method: str) -> Range | None:
         """The range that a method picked before; None where it was not asked."""

@@ -12,7 +12,7 @@ from onnx import helper
 from convertkit.onnx.canonical import canonicalize
 from convertkit.quantization.graph.gradient import GRADIENT, SEED, with_gradients
 from convertkit.quantization.graph.replay import open_session
-from convertkit.quantization.pruning.influence import influence
+from convertkit.quantization.search.influence import influence
 from tests.quantization.models import model_of, small_cnn
 
 STEP = 2e-3
@@ -91,6 +91,11 @@ CASES = [
     Case("Pad", (2, 3), (3, 6), (np.array([1, 0, 0, 3]),)),
     Case("LogSoftmax", (2, 4), (2, 4)),
     Case("Softmax", (2, 4), (2, 4)),
+    Case("Resize", (1, 2, 3, 4), (1, 2, 6, 8), (f(0), np.float32([1, 1, 2, 2])),
+         {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}),
+    Case("Resize", (1, 2, 3, 4), (1, 2, 5, 9), (f(0), f(0), np.array([1, 2, 5, 9])), {"mode": "linear"}),
+    Case("Resize", (1, 2, 4, 4), (1, 2, 6, 3), (f(0), f(0), np.array([1, 2, 6, 3])),
+         {"mode": "cubic", "coordinate_transformation_mode": "align_corners"}),
     Case("LayerNormalization", (2, 3, 4), (2, 3, 4), (f(4), f(4)), {"epsilon": 0.01}),
 ]  # fmt: skip
 

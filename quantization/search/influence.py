@@ -54,7 +54,7 @@ def _squared(
     directions = int(np.clip(_BUDGET / max(_PASSES * work, 1.0), *_DIRECTIONS))
     random = np.random.default_rng(seed)
     asked = (
-        {**feed, **{SEED + name: scale * random.choice((-1, 1), scale.shape).astype(np.float32)
+        {**feed, **{SEED + name: np.asarray(scale * random.choice((-1, 1), scale.shape), np.float32)
                     for name, scale in scales.items()}}
         for feed in feeds for _ in range(directions)
     )  # fmt: skip
@@ -94,6 +94,7 @@ def _scales(model: ir.Model, shapes: Mapping[str, tuple[int, ...]], feeds: Seque
     found = {}
     for name, shape in shapes.items():
         values = np.stack([answer[name] for answer in answers]).astype(np.float64)
+        values = np.where(np.isfinite(values), values, 0.0)  # masks have infinities
         size = max(float(values.std(axis=0).mean()), 1e-3 * float(np.abs(values).mean()), 1e-12)
         found[name] = np.full(shape, 1 / size / max(math.prod(shape), 1) ** 0.5, np.float32)
     return found

@@ -1,0 +1,99 @@
+"""Inputs whose values lie on a grid, as recorded integers, pixels and bits do: integers can hold them exactly.
+
+A range from least to greatest value divides what was recorded in steps of 0.58 into steps of 0.57, and rounds every
+value.  Steps of the grid, or whole parts of them, round none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+import onnx_ir as ir
+
+from convertkit.artifact import Array
+from convertkit.quantization.calibrate.range_dependencies import same_numbers
+from convertkit.quantization.calibrate.ranges import Range
+from convertkit.stage import Feed
+
+_SAMPLES = 64
+"""So many tell of all: one value between two steps is enough to see that there is no grid."""
+_MOST, _FEWEST = 256, 3
+"""Different values: more do not fit into 8 bits, and two lie on a grid in any case."""
+_PARTS = 4
+"""The least distance of two values may be so many steps, where none are neighbours."""
+_OFF = 1e-3
+"""Of a step, by which float32 may have moved a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Values are whole multiples of ``step``; ``odd``: odd ones alone, so that zero lies between two of them."""
+
+    step: float
+    odd: bool = False
+
+    def fits(self, scale: float) -> bool:
+        """Whether integers of this scale hold the grid: its step is a whole number of theirs."""
+        parts = self.step / scale
+        return abs(parts - round(parts)) < _OFF
+
+    def range(self, low: float, high: float, levels: int, symmetric: bool) -> Range | None:
+        """The range from ``low`` to ``high`` or wider whose integers hold the grid; None where there are too few.
+
+        Of a grid without zero it is one without ties.
+        ``levels`` are steps between the least and the greatest integer.
+        """
+        first, last = round(min(low, 0.0) / self.step), round(max(high, 0.0) / self.step)
+        if symmetric:
+            most = levels // 2
+            parts = most // max(-first, last, 1)
+            return (-most * self.step / parts, most * self.step / parts) if parts else None
+        start, count = first * self.step, max(last - first, 1)
+        if parts := levels // count:
+            return start, start + levels * self.step / parts
+        # Pixels from -1 to 1: integers hold zero, so that all values would lie on ties between two of them.
+        return (start, start + levels * count * self.step / (levels - 1)) if self.odd and count <= 2 * levels else None
+
+
+def grids(graph: ir.Graph, feeds: Iterable[Feed]) -> Mapping[str, Grid]:
+    """The grids of inputs, by the names of all values that hold their numbers."""
+    samples = tuple(islice(feeds, _SAMPLES))
+    by_input = {
+        value: grid for value in graph.inputs if (grid := grid_of(_values(samples, str(value.name)))) is not None
+    }
+    everywhere = (*graph.inputs, *(value for node in graph for value in node.outputs))
+    return {str(value.name): by_input[origin] for value in everywhere if (origin := same_numbers(value)) in by_input}
+
+
+def _values(samples: Iterable[Feed], name: str) -> Array:
+    """What differs among an input's values, sorted; of another type than float32, or of too many, nothing."""
+    found = np.zeros(0, np.float32)
+    for sample in samples:
+        given = sample.get(name)
+        if given is None or given.dtype != np.float32 or found.size > _MOST:
+            return np.zeros(0, np.float32)
+        found = np.union1d(found, given)
+    return found
+
+
+def grid_of(values: Array) -> Grid | None:
+    """The grid on which sorted values lie, and the zero."""
+    if not _FEWEST <= values.size <= _MOST or not np.isfinite(values).all():
+        return None
+    exact = values.astype(np.float64)
+    for step in _steps(exact):
+        steps = exact / step
+        whole = np.rint(steps)
+        if np.abs(steps - whole).max() < _OFF:
+            return Grid(step, odd=bool((whole % 2 == 1).all()))
+    return None
+
+
+def _steps(values: Array) -> Iterator[float]:
+    """What the step may be: the least distance or a part of it, measured over the whole range."""
+    least, reach = np.diff(values).min(), values[-1] - values[0]
+    for parts in range(1, _PARTS + 1):
+        yield float(reach / np.rint(reach / least * parts))

@@ -1,0 +1,83 @@
+"""Histograms in which a value counts as much as the model's outputs depend on it at its place.
+
+Where an error is multiplied by nothing behind a tensor, a range need not hold it; where it is doubled, it counts four
+times.  So the range with the least error by such a histogram is that with the least error at the outputs, as far as
+errors add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from convertkit.artifact import Array
+from convertkit.quantization.calibrate.histogram import BINS, Histogram, Statistics
+from convertkit.quantization.graph.replay import open_session, run_all
+from convertkit.quantization.graph.work import multiply_adds
+from convertkit.quantization.search.influence import influence
+from convertkit.stage import Feed
+
+_BUDGET = 6e10
+"""Multiply-adds of the model itself that the samples may cost; gradients take some four times as many."""
+_SAMPLES = (4, 32)
+_ELEMENTS = 5e7
+"""Values of one sample, which are held beside their gradients: of larger models nothing is weighed."""
+_KEPT = 8192
+"""Of one tensor and sample."""
+_WHOLE = 2.0**52
+"""What the counts of the heaviest tensor add up to: they are whole numbers."""
+
+
+def affordable_samples(model: ir.Model) -> int:
+    """How many samples should be given to :func:`weighted`: fewer of large models."""
+    work = sum(map(multiply_adds, model.graph))
+    return int(np.clip(_BUDGET / max(work, 1.0), *_SAMPLES))
+
+
+def weighted(
+    model: ir.Model, statistics: Mapping[str, Statistics], feeds: Sequence[Feed], state: Mapping[str, Array], seed: int
+) -> Mapping[str, Histogram]:
+    """Histograms by the names of those values of ``statistics`` whose influence on the outputs is known."""
+    copy = model.clone()
+    made = {str(value.name): value for node in copy.graph for value in node.outputs}
+    names = [name for name in statistics if name in made]
+    copy.graph.outputs.extend(made[name] for name in names if not made[name].is_graph_output())
+    answers = run_all(open_session(copy), names, feeds, state)
+    found: dict[str, _Weights] = {}
+    for squares, values in zip(influence(model, names, feeds, state, seed), answers, strict=True):
+        if not squares or sum(each.size for each in values.values()) > _ELEMENTS:
+            return {}
+        for name, square in squares.items():
+            found.setdefault(name, _Weights(statistics[name])).add(values[name], square)
+    most = max((each.total for each in found.values()), default=0.0)
+    return {name: each.histogram(_WHOLE / most) for name, each in found.items() if each.total > 0}
+
+
+class _Weights:
+    """A histogram while it grows: real numbers in the bins, from the start as wide as the tensor's extremes ask."""
+
+    def __init__(self, statistics: Statistics) -> None:
+        ends = [each for each in (-statistics.low, statistics.high) if np.isfinite(each)]
+        self._exponent = Histogram.exponent_of(max(ends, default=0.0))
+        self._counts, self._zeros = np.zeros(BINS), 0.0
+
+    @property
+    def total(self) -> float:
+        return float(self._counts.sum()) + self._zeros
+
+    def add(self, values: Array, weights: Array) -> None:
+        """Count values of any shape, each by its weight; of many evenly spread ones."""
+        step = max(1, values.size // _KEPT) | 1
+        values, weights = values.ravel()[::step], weights.ravel()[::step] * float(step)
+        finite = np.isfinite(values)
+        values, weights = values[finite], weights[finite]
+        self._zeros += float(weights[values == 0].sum())
+        places = np.floor(values * (BINS // 2 / 2.0**self._exponent)) + BINS // 2
+        places = np.clip(places, 0, BINS - 1).astype(np.int64)
+        self._counts += np.bincount(places, np.where(values == 0, 0.0, weights), BINS)
+
+    def histogram(self, factor: float) -> Histogram:
+        """The finished one, its counts multiplied by ``factor``."""
+        return Histogram(self._exponent, np.rint(self._counts * factor).astype(np.int64), round(self._zeros * factor))

@@ -1,0 +1,78 @@
+"""Inputs on a grid: pixels, recorded integers and bits are not rounded."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from convertkit.quantization.calibrate.grids import Grid, grid_of
+from convertkit.quantization.calibrate.ranges import affine
+
+PIXELS = np.arange(0, 251, dtype=np.float32)
+RECORDED = (np.arange(-128, 127, dtype=np.float32) - np.float32(83)) * np.float32(0.5847029)
+
+
+def values(array: np.ndarray) -> np.ndarray:
+    return np.unique(array.astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    "array",
+    [PIXELS, PIXELS[::3] / np.float32(255), RECORDED, RECORDED[[3, 5, 8, 60, 200, 254]], np.float32([0, 1, 2])],
+    ids=["pixels", "some-pixels-to-1", "recorded", "few-of-them", "three-kinds"],
+)
+def test_what_lies_on_a_grid_is_not_rounded(array: np.ndarray) -> None:
+    grid = grid_of(values(array))
+    assert grid is not None
+    span = grid.range(float(array.min()), float(array.max()), 255, symmetric=False)
+    assert span is not None
+    chosen = affine(span, "int8", symmetric=False)
+    assert grid.fits(chosen.scale)
+    np.testing.assert_allclose(chosen.round_trip(array), array, rtol=1e-6, atol=1e-6)
+    plain = affine((float(array.min()), float(array.max())), "int8", symmetric=False)
+    assert plain.scale >= chosen.scale * 0.5
+
+
+@pytest.mark.parametrize("array", [PIXELS[:100], np.float32([-3, 0, 2])], ids=["dark-pixels", "signed"])
+def test_ranges_around_zero_hold_a_grid(array: np.ndarray) -> None:
+    grid = grid_of(values(array))
+    assert grid is not None
+    span = grid.range(float(array.min()), float(array.max()), 255, symmetric=True)
+    assert span is not None
+    chosen = affine(span, "int8", symmetric=True)
+    np.testing.assert_allclose(chosen.round_trip(array), array, atol=1e-5)
+
+
+def test_pixels_from_minus_one_to_one_do_not_lie_on_ties() -> None:
+    pixels = np.arange(256, dtype=np.float32) / np.float32(127.5) - np.float32(1)
+    grid = grid_of(pixels)
+    assert grid is not None
+    assert grid.odd
+    span = grid.range(-1.0, 1.0, 255, symmetric=False)
+    assert span is not None
+    chosen = affine(span, "int8", symmetric=False)
+    error = chosen.round_trip(pixels) - pixels
+    plain = affine((-1.0, 1.0), "int8", symmetric=False).round_trip(pixels) - pixels
+    assert float(np.square(error).mean()) < 0.4 * float(np.square(plain).mean())
+    assert chosen.range[0] <= -1.0 + 1e-6
+    assert chosen.range[1] >= 1.0 - 1e-6
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.random.default_rng(0).normal(0, 1, 200),
+        np.float32([0, 1]),
+        np.arange(400),
+        np.float32([0, 1, np.nan]),
+        np.float32([0.3, 1.3, 2.3, 4.3]),
+    ],
+    ids=["noise", "two-values", "too-many", "no-number", "beside-zero"],
+)
+def test_other_values_have_none(array: np.ndarray) -> None:
+    assert grid_of(values(array)) is None
+
+
+def test_a_grid_of_too_many_steps_has_no_range() -> None:
+    assert Grid(1.0).range(-200.0, 200.0, 255, symmetric=False) is None
+    assert Grid(1.0).range(0.0, 200.0, 255, symmetric=True) is None

@@ -1,0 +1,86 @@
+"""Values counted by how much the outputs depend on them."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+from onnx import helper
+
+from convertkit.onnx.canonical import canonicalize
+from convertkit.profile import QuantProfile
+from convertkit.quantization.calibrate.histogram import Statistics
+from convertkit.quantization.calibrate.observe import observe
+from convertkit.quantization.search.plan import Plan, Ranges, Traits
+from convertkit.quantization.search.weighted import affordable_samples, weighted
+from tests.quantization.models import model_of, small_cnn
+
+FEATURES = 6
+
+
+def gated() -> ir.Model:
+    """``t`` holds small and large values; behind it the large ones are multiplied by nothing."""
+    keeps = np.eye(FEATURES, dtype=np.float32)
+    keeps[-1, -1] = 0
+    nodes = [
+        helper.make_node("Neg", ["x"], ["t"], "tensor"),
+        helper.make_node("MatMul", ["t", "w"], ["y"], "product"),
+    ]
+    return canonicalize(ir.from_proto(model_of(nodes, {"w": keeps}, {"x": [2, FEATURES]}, {"y": [2, FEATURES]})))
+
+
+def feeds(count: int = 8) -> list[dict[str, np.ndarray]]:
+    random = np.random.default_rng(0)
+    sizes = np.float32([1, 1, 1, 1, 1, 100])
+    return [{"x": (random.normal(0, 1, (2, FEATURES)) * sizes).astype(np.float32)} for _ in range(count)]
+
+
+def test_what_no_output_depends_on_does_not_count() -> None:
+    statistics = observe(gated(), ["t"], feeds(), {})
+    found = weighted(gated(), statistics, feeds(), {}, 0)
+    histogram = found["t"]
+    seen = histogram.counts[np.abs(histogram.centres) > 10]
+    assert not seen.any()
+    assert histogram.total > 0
+    reach = Ranges(statistics, profile(), Traits(weighted=found)).of(
+        ("t",), lambda: statistics["t"], plan("weighted-mse")
+    )
+    plain = Ranges(statistics, profile()).of(("t",), lambda: statistics["t"], plan("mse"))
+    assert reach[1] - reach[0] < 0.2 * (plain[1] - plain[0])
+
+
+def profile() -> QuantProfile:
+    return QuantProfile(name="test", operators={}, activation="int8", symmetric=False)
+
+
+def plan(method: str) -> Plan:
+    return Plan(frozenset(), method)
+
+
+def test_groups_need_the_weights_of_all_their_values() -> None:
+    statistics = observe(gated(), ["t"], feeds(), {})
+    found = weighted(gated(), statistics, feeds(), {}, 0)
+    ranges = Ranges(statistics, profile(), Traits(weighted=found))
+    names = ("t", "unknown")
+    assert ranges.of(names, lambda: statistics["t"], plan("weighted-mse")) == Ranges(statistics, profile()).of(
+        names, lambda: statistics["t"], plan("mse")
+    )
+
+
+def test_values_beyond_what_was_seen_count_at_the_end() -> None:
+    statistics = {"t": Statistics(low=-1.0, high=1.0, samples=1)}
+    found = weighted(gated(), statistics, feeds(2), {}, 0)
+    assert found["t"].counts[[0, -1]].sum() > 0
+
+
+def test_the_same_numbers_every_time() -> None:
+    model = canonicalize(ir.from_proto(small_cnn()))
+    random = np.random.default_rng(1)
+    samples = [{"x": random.normal(0, 1, (1, 3, 12, 12)).astype(np.float32)} for _ in range(4)]
+    statistics = observe(model, ["r1", "s"], samples, {})
+    one, other = (weighted(model, statistics, samples, {}, 0) for _ in range(2))
+    assert set(one) == {"r1", "s"}
+    assert all(np.array_equal(one[name].counts, other[name].counts) for name in one)
+
+
+def test_large_models_get_fewer_samples() -> None:
+    assert affordable_samples(canonicalize(ir.from_proto(small_cnn()))) == 32
