@@ -193,10 +193,11 @@ def gather(x: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
     places = torch.where(indices < 0, indices + x.shape[axis], indices).to(torch.int64)
     if indices.ndim == 0 and x.ndim == 1:
         return x[places]
-    picked = x.index_select(axis, places.reshape(-1)) if axis else functional.embedding(places, x.flatten(1)).reshape(
-        *places.shape, *x.shape[1:]
-    )  # fmt: skip
-    return picked if not axis else picked.reshape(*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+    if axis:
+        picked = x.index_select(axis, places.reshape(-1))
+        return picked.reshape(*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+    rows = x.flatten(1) if x.ndim > 1 else x.unsqueeze(1)
+    return functional.embedding(places, rows).reshape(*places.shape, *x.shape[1:])
 
 
 def clip(x: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> Tensor:

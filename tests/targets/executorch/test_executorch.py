@@ -193,6 +193,9 @@ ROWS_OF_ROWS: dict[str, Layer] = {
     "Mean": lambda b, x: b.add("Mean", x, b.real(4, 1), b.real(6)),
     "Sum": lambda b, x: b.add("Sum", x, b.real(4, 1), b.real(6)),
     "GatherElements": lambda b, x: b.add("GatherElements", x, b.constant(np.array([[5, -1, 0]] * 4)), axis=1),
+    "Gather of a line": lambda b, x: b.add(
+        "Gather", b.add("Reshape", x, b.constant(integers(-1))), b.constant(np.array([[5, -1], [0, 23]]))
+    ),
     "ArgMin": lambda b, x: whole(b, "ArgMin", x, axis=1),
     "ArgMax, the last": lambda b, x: whole(b, "ArgMax", b.add("Sign", x), axis=0, keepdims=0, select_last_index=1),
     **{kind: lambda b, x, kind=kind: whole(
