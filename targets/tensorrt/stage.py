@@ -17,7 +17,9 @@ from convertkit.onnx.edit import add_constant
 from convertkit.onnx.load import load_model
 from convertkit.onnx.save import save_model
 from convertkit.stage import FLOAT32, FeedSource, Stage, Tolerance
+from convertkit.targets.forms.transforms import write_transform
 from convertkit.targets.forms.unrolled_cells import write_single_steps
+from convertkit.targets.forms.writing import write_each
 from convertkit.targets.tensorrt.capability import capabilities
 from convertkit.targets.tensorrt.older import RELEASE as OLDER
 from convertkit.targets.tensorrt.older import as_older
@@ -36,13 +38,14 @@ class DeliverExplicit:
     """Writes ``model.onnx`` with the files of its package, and refuses what TensorRT does not parse or express.
 
     Recurrent layers of one step are written out: TensorRT makes a loop of each layer, and TensorRT-RTX 1.7 builds
-    no engine of two such loops whose states are slices of one input.
+    no engine of two such loops whose states are slices of one input.  A Fourier transform is a product with its matrix:
+    no parser has one.
 
     Sources of the rules: NVIDIA, "Working with Quantized Types"; the parser of TensorRT-RTX 1.7.
     """
 
     name = "tensorrt"
-    version = "6"
+    version = "7"
     accepts = frozenset({"onnx"})
     produces = "tensorrt"
     tolerance: Tolerance = FLOAT32
@@ -83,6 +86,8 @@ class DeliverExplicit:
         model = load_model(source.path)
         without_classical(model)
         write_single_steps(model)
+        if "DFT" not in self._allowed:
+            write_each(model, {"DFT": write_transform})
         for node in tuple(model.graph.all_nodes()):
             if node.op_type == "DequantizeLinear":
                 _float_bias(node)

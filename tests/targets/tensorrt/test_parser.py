@@ -216,3 +216,19 @@ def test_it_agrees_with_the_parser_on_the_node_suite() -> None:
             refused.add(case.name)
     assert not refused
     assert agreed > 1600
+
+
+def test_a_fourier_transform_is_a_product(tmp_path: Path) -> None:
+    """Spectra of sounds (Keras' MelSpectrogram) were refused; a plugin may still compute it."""
+    text = "g (float[N,3,16,1] x) => (float[N,3,9,2] y) { y = DFT <onesided = 1> (x, , axis) }"
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]> {text}')
+    model.graph.initializer.append(numpy_helper.from_array(np.int64(-2), "axis"))
+    onnx.save(model, tmp_path / "spectrum.onnx")
+    made = convertkit.export(tmp_path / "spectrum.onnx", "tensorrt", output=tmp_path / "out", progress=False)
+    assert "DFT" not in {node.op_type for node in onnx.load(made.artifact.path).graph.node}
+    x = np.random.default_rng(0).standard_normal((2, 3, 16, 1)).astype(np.float32)
+    wanted = np.fft.rfft(x[..., 0])
+    np.testing.assert_allclose(made.run({"x": x})["y"], np.stack([wanted.real, wanted.imag], -1), atol=1e-5)
+    allow = {"tensorrt": {"allow": ["DFT"]}}
+    kept = convertkit.export(tmp_path / "spectrum.onnx", "tensorrt", output=tmp_path / "kept", target_options=allow)
+    assert "DFT" in {node.op_type for node in onnx.load(kept.artifact.path).graph.node}
