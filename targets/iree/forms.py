@@ -15,6 +15,7 @@ from convertkit.targets.forms.shifts import write_long_shifts
 from convertkit.targets.forms.transforms import write_transform
 from convertkit.targets.forms.unrolled_cells import write_cells
 from convertkit.targets.forms.writing import write_each
+from convertkit.targets.iree.largest import write_own_places
 from convertkit.targets.iree.scatters import write_own_fills
 from convertkit.targets.iree.windows import write_average, write_single_window
 
@@ -42,5 +43,6 @@ def write_exact_forms(model: ir.Model) -> None:
     write_each(model, _FORMS)
     write_cells(model, "IREE", ("GRU", "RNN"))  # it imports LSTM
     write_own_fills(model)
+    write_own_places(model)
     write_long_shifts(model)
     write_infinite_divisors(model)

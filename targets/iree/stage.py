@@ -35,7 +35,7 @@ class CompileModule:
     """Writes ``model.vmfb``, and ``model-PLATFORM.vmfb`` for each further platform, in a worker of the engine."""
 
     name = "iree"
-    version = "5"
+    version = "6"
     accepts = frozenset({"onnx"})
     produces = "iree"
 

@@ -329,3 +329,42 @@ def test_windows_that_fit_once_or_are_rounded_up_are_compiled(installed, tmp_pat
     made = convertkit.export(tmp_path / "m.onnx", "iree", output=tmp_path / "out")
     wanted = ort.InferenceSession(str(tmp_path / "m.onnx")).run(None, feed)
     assert all(np.allclose(*pair, atol=1e-5) for pair in zip(made.run(feed).values(), wanted, strict=True))
+
+
+LARGEST = """<ir_version: 10, opset_import: ["" : 21]>
+g (float[8,5] x, float[N,4] z, int64[8,4] u)
+  => (float[8,2] a, int64[8,2] i, float[2,5] b, int64[2,5] j, int64[8,4] c, int64[8,4] k, float[8,2] d, int64[8,2] l,
+      float[N,4] e, int64[N,4] m, float[N,2] f, int64[N,2] n)
+<int64[1] two = {2}, int64[1] four = {4}> {
+  a, i = TopK(x, two) b, j = TopK <axis = 0, largest = 0> (x, two) c, k = TopK <largest = 0> (u, four)
+  s = Neg(x) d, l = TopK(s, two) e, m = TopK(z, four) t = Neg(z) f, n = TopK <largest = 0> (t, two)
+}"""
+
+
+def _ranked() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    x, z = (np.round(rng.normal(0, 1, shape), 1).astype(np.float32) for shape in ((8, 5), (3, 4)))
+    x[0], z[0] = -np.inf, [1, 1, -np.inf, 1]
+    return {"x": x, "z": z, "u": rng.integers(0, 3, (8, 4))}
+
+
+def test_places_of_the_largest_are_counted_apart(tmp_path):
+    """IREE writes the places of one into those that the next begins with, where both have as many elements."""
+    onnx.save(onnx.parser.parse_model(LARGEST), tmp_path / "m.onnx")
+    model = canonicalize(ir.load(tmp_path / "m.onnx"))
+    write_exact_forms(model)
+    sizes = [tuple(map(str, node.inputs[0].shape)) for node in model.graph if node.op_type == "TopK"]
+    assert sizes[:4] == [("8", "5"), ("8", "5"), ("8", "4"), ("8", "6")]
+    assert sizes[4][1] != sizes[5][1]
+    wanted = ort.InferenceSession(str(tmp_path / "m.onnx")).run(None, _ranked())
+    given = ort.InferenceSession(ir.to_proto(model).SerializeToString()).run(None, _ranked())
+    assert all(np.array_equal(*pair) for pair in zip(given[:10], wanted[:10], strict=True))
+
+
+@pytest.mark.nightly
+def test_places_of_the_largest_are_those_of_each(installed, tmp_path):
+    """Mixtures of experts were refused: the second layer's experts were the first one's."""
+    onnx.save(onnx.parser.parse_model(LARGEST), tmp_path / "m.onnx")
+    made = convertkit.export(tmp_path / "m.onnx", "iree", output=tmp_path / "out")
+    wanted = ort.InferenceSession(str(tmp_path / "m.onnx")).run(None, _ranked())
+    assert all(np.allclose(*pair, atol=1e-6) for pair in zip(made.run(_ranked()).values(), wanted, strict=True))
