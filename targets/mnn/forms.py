@@ -30,7 +30,7 @@ from convertkit.targets.mnn.halves import write_halves
 from convertkit.targets.mnn.one_hot import write_one_hot
 from convertkit.targets.mnn.pools import POOLS, write_pool
 from convertkit.targets.mnn.scatters import SCATTERS, write_scatter
-from convertkit.targets.mnn.shapes import write_shapes
+from convertkit.targets.mnn.shapes import close_rows, write_shapes
 
 _BODIES = frozenset({
     "AffineGrid", "Attention", "BatchNormalization", "CausalConvWithState", "CenterCropPad", "Einsum", "Gelu",
@@ -62,6 +62,7 @@ def write_forms(model: ir.Model) -> tuple[str, ...]:
         write_each(model, forms)
     for node in tuple(model.graph.all_nodes()):
         write_shapes(node)
+    close_rows(model.graph)
     write_long_shifts(model, holds_signed=True)
     write_infinite_divisors(model)
     make_stored_real(model)

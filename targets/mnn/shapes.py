@@ -6,12 +6,14 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.onnx.edit import array_of, initializer, inserted, replaced, sizes
-from convertkit.targets.forms.writing import refusal
+from convertkit.targets.forms.writing import Place, refusal
 
 _TRAILING = {"strides": 1, "dilations": 1, "kernel_shape": 1, "output_padding": 0}
 """Attributes with a number for each spatial axis, and that of one more axis of size 1."""
 _VOLUME = 5
 _ROWS = frozenset({"Conv", "ConvTranspose"})
+_FUSED = frozenset({"Clip", "Identity", "LeakyRelu", "PRelu", "Relu"})
+"""Operators that keep the sizes that MNN gives their operand."""
 _COMPARES = frozenset({"Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal"})
 
 
@@ -29,6 +31,21 @@ def write_shapes(node: ir.Node) -> None:
             _turned(node)
         elif node.op_type == "Equal":
             _equal(node)
+
+
+def close_rows(graph: ir.Graph) -> None:
+    """Outputs of convolutions of rows, to which MNN gives a fourth axis where nothing but an activation follows.
+
+    before:  y[N,C,L] = Relu (Conv (x))
+    after:   y[N,C,L] = Reshape (Relu (Conv (x)), [0, 0, -1])
+    """
+    for value in tuple(graph.outputs):
+        made = node = value.producer()
+        while node is not None and not node.domain and node.op_type in _FUSED:
+            node = None if node.inputs[0] is None else node.inputs[0].producer()
+        if made is None or node is None or node.op_type != "Conv" or len(sizes(value) or ()) != 3:
+            continue
+        Place(made).read_behind(value, "Reshape", initializer(made, np.array([0, 0, -1]), f"{made.name}/rows"))
 
 
 def _lacks_rows(node: ir.Node) -> bool:

@@ -35,7 +35,7 @@ class WriteMnn:
     """Writes ``model.mnn``, in a worker process that holds MNN."""
 
     name = "mnn"
-    version = "6"
+    version = "7"
     accepts = frozenset({"onnx"})
     produces = "mnn"
 

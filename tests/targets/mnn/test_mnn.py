@@ -115,6 +115,19 @@ def test_rows_are_convolved_back_as_images(tmp_path):
     np.testing.assert_allclose(result.run(x)["y"], expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("last", ["Identity", "Clip"])
+def test_rows_at_the_end_have_no_fourth_axis(tmp_path, last):
+    """Convolutions of sounds that end a model were refused: MNN gives images where an activation alone follows."""
+    nodes = [helper.make_node("Conv", ["x", "w", "b"], ["c"]), helper.make_node(last, ["c"], ["y"])]
+    w, b = RNG.standard_normal((5, 4, 3)).astype(np.float32), np.arange(5, dtype=np.float32)
+    path = saved(tmp_path, nodes, ("n", 4, 11), w=w, b=b)
+    result = convertkit.export(path, "mnn", output=tmp_path / "out")
+    x = RNG.standard_normal((3, 4, 11)).astype(np.float32)
+    expected = ort.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
+    assert result.run(x)["y"].shape == expected.shape
+    np.testing.assert_allclose(result.run(x)["y"], expected, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("shape", [(4, 1, 7), (3, 4, 5, 7), (7,)])
 def test_comparisons_repeat_either_side(tmp_path, shape):
     kinds = ("Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal")
