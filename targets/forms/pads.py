@@ -2,33 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 import onnx_ir as ir
 
+from convertkit.artifact import Array
 from convertkit.onnx.edit import array_of
-from convertkit.targets.forms.writing import Place, Size, dims
+from convertkit.targets.forms.writing import Place, Size, dims, refusal
 
 
 def write_wrapped(node: ir.Node) -> None:
     """``mode`` wrap as a gather along each padded axis."""
     if node.attributes.get_string("mode", "constant") != "wrap":
         return
-    place, value, sizes = Place(node), node.inputs[0], dims(node.inputs[0])
-    given = [array_of(each) for each in node.inputs[1:]]
-    pads, axes = given[0], given[2] if len(given) > 2 else None
-    if value is None or sizes is None or pads is None or (len(node.inputs) > 3 and node.inputs[3] and axes is None):
-        raise place.refused("it wraps around by pads that are computed")
+    borders, sizes = _borders(node), dims(node.inputs[0]) or ()
+    if borders is None:
+        raise refusal(node, "it wraps around by pads that are computed")
+    if not all(isinstance(sizes[axis], int) for axis in borders):
+        raise refusal(node, "it wraps around an axis whose size is dynamic; --static gives it one")
+    _gather(node, borders, lambda places, size: places % size)
+
+
+def write_reflected(node: ir.Node) -> None:
+    """``mode`` reflect as a gather along each padded axis; by computed pads, or of a dynamic size, it stays."""
+    borders, sizes = _borders(node), dims(node.inputs[0]) or ()
+    if borders is None or node.attributes.get_string("mode", "constant") != "reflect":
+        return
+    known = {axis: size for axis in borders if isinstance(size := sizes[axis], int)}
+    if len(known) == len(borders) and all(max(borders[axis]) < size for axis, size in known.items()):
+        _gather(node, borders, lambda places, size: size - 1 - np.abs(size - 1 - np.abs(places)))
+
+
+def _borders(node: ir.Node) -> dict[int, tuple[int, int]] | None:
+    """Elements before and behind each axis that has any; None where they are computed."""
+    sizes, given = dims(node.inputs[0]), [array_of(each) for each in node.inputs[1:]]
+    pads, axes = given[0], given[_AXES - 1] if len(given) > _AXES - 1 else None
+    if sizes is None or pads is None or (len(node.inputs) > _AXES and node.inputs[_AXES] and axes is None):
+        return None
     named = range(len(sizes)) if axes is None else [int(each) % len(sizes) for each in axes]
-    for axis, first, last in zip(named, pads[: len(pads) // 2], pads[len(pads) // 2 :], strict=True):
+    pairs = zip(pads[: len(pads) // 2].tolist(), pads[len(pads) // 2 :].tolist(), strict=True)
+    return {axis: pair for axis, pair in zip(named, pairs, strict=True) if any(pair)}
+
+
+def _gather(node: ir.Node, borders: Mapping[int, tuple[int, int]], placed: Callable[[Array, int], Array]) -> None:
+    """``placed`` says which elements of an axis stand at places from before its first on, for its size."""
+    place, value, sizes = Place(node), node.inputs[0], dims(node.inputs[0]) or ()
+    for axis, (first, last) in borders.items():
         size = sizes[axis]
-        if not first and not last:
-            continue
-        if not isinstance(size, int):
-            raise place.refused("it wraps around an axis whose size is dynamic; --static gives it one")
-        indices = np.arange(-int(first), size + int(last)) % size
+        assert isinstance(size, int)
+        indices = placed(np.arange(-first, size + last), size)
         sizes = (*sizes[:axis], len(indices), *sizes[axis + 1 :])
         value = place.op("Gather", value, place.constant(indices), shape=sizes, axis=axis)
-    place.becomes(value if value.producer() else place.op("Identity", value))
+    assert value is not None
+    place.becomes(value if borders else place.op("Identity", value))
 
 
 def write_cropped(node: ir.Node) -> None:

@@ -9,7 +9,7 @@ import onnx_ir as ir
 from convertkit.targets.forms.functions import expand_functions
 from convertkit.targets.forms.inverse_hyperbolics import write_asinh, write_atanh
 from convertkit.targets.forms.lp_norms import write_lp_normalization
-from convertkit.targets.forms.pads import write_wrapped
+from convertkit.targets.forms.pads import write_reflected, write_wrapped
 from convertkit.targets.forms.remainders import write_infinite_divisors
 from convertkit.targets.forms.shifts import write_long_shifts
 from convertkit.targets.forms.transforms import write_transform
@@ -25,6 +25,14 @@ _BODIES = frozenset({
 })  # fmt: skip
 """What the importer lacks, and ONNX or we give a body of operators that it has."""
 
+
+def _pad(node: ir.Node) -> None:
+    """Of many sizes, IREE does not compile a reflection."""
+    write_wrapped(node)
+    if node.graph is not None:
+        write_reflected(node)
+
+
 _FORMS: Mapping[str, Callable[[ir.Node], None]] = {
     "Asinh": write_asinh,
     "Atanh": write_atanh,
@@ -33,7 +41,7 @@ _FORMS: Mapping[str, Callable[[ir.Node], None]] = {
     "DFT": write_transform,
     "LpNormalization": write_lp_normalization,
     "MaxPool": write_single_window,
-    "Pad": write_wrapped,
+    "Pad": _pad,
 }
 
 

@@ -35,7 +35,7 @@ class CompileModule:
     """Writes ``model.vmfb``, and ``model-PLATFORM.vmfb`` for each further platform, in a worker of the engine."""
 
     name = "iree"
-    version = "6"
+    version = "7"
     accepts = frozenset({"onnx"})
     produces = "iree"
 
