@@ -26,6 +26,7 @@ from convertkit.quantization.prepare.prepare import prepare
 from convertkit.quantization.report import layers
 from convertkit.quantization.search.equalized import equalized_weights, stored_score
 from convertkit.quantization.search.floor import refuse_ruin
+from convertkit.quantization.search.influence import influence
 from convertkit.quantization.search.reference import Reference, affordable_samples, reference_of, weight_bytes
 from convertkit.quantization.search.stored import TUNED
 from convertkit.quantization.search.weights import Chosen, WeightSearch, first_wide, told
@@ -142,7 +143,10 @@ class QuantizeWeights(LossyStep):
             return {}
         self.progress.status("tuning weights")
         feeds = thinned(split(self.calibration)[0], affordable_samples(model, *TUNED))
-        found = moments(model, chosen, feeds, state, np.random.default_rng(self.choices.seed))
+        samples, seed = tuple(feeds), self.choices.seed
+        outputs = [str(unit.node.outputs[0].name) for unit in chosen]
+        counts = influence(model, outputs, samples, state, seed)
+        found = moments(model, chosen, samples, state, np.random.default_rng(seed), counts)
         rounded = {unit.name: nearest(unit, self.profile) for unit in chosen}
         return tune_all(chosen, rounded, found, self.profile)
 

@@ -195,7 +195,9 @@ def told(chosen: Chosen, requested: str) -> list[str]:
     first, last = chosen.rungs[0], chosen.rungs[-1]
     real, wide = len(chosen.widths.real), len(chosen.widths.wide - chosen.widths.real)
     became = " and ".join(
-        f"{count} layers have {kind} weights" for count, kind in ((wide, "int8"), (real, "float32")) if count
+        f"{count} {'layer has' if count == 1 else 'layers have'} {kind} weights"
+        for count, kind in ((wide, "int8"), (real, "float32"))
+        if count
     )
     share = float(str(last["bytes"])) / max(float(str(first["bytes"])), 1.0)
     return [

@@ -2,17 +2,20 @@
 
 For a unit that computes ``y = W x`` (a convolution is that at every position), the error of changing
 ``W`` by ``D`` is ``E[|D x|²] = trace(D H Dᵀ)`` with ``H = E[x xᵀ]``.  ``H`` and ``E[x]`` are all that
-rounding, error compensation and bias correction need to know of the data.
+rounding, error compensation and bias correction need to know of the data.  Where it is known how much the model's
+outputs depend on ``y`` at each position, half of ``H`` counts positions by that: what is cut off behind the unit, or
+is silence, need not be kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 import onnx_ir as ir
-import onnxruntime as ort
 
 from convertkit.artifact import Array
 from convertkit.quantization.graph.replay import open_session, run_all
@@ -72,8 +75,12 @@ def moments(
     feeds: Iterable[Feed],
     state: Mapping[str, Array],
     rng: np.random.Generator,
+    influences: Iterable[Mapping[str, Array]] | None = None,
 ) -> dict[str, Moments]:
-    """Moments of the inputs of ``units`` in the float model, by the units' names."""
+    """Moments of the inputs of ``units`` in the float model, by the units' names.
+
+    ``influences``: squared gradients of each feed, by the names of the units' outputs, where they are known.
+    """
     copy = model.clone()
     known = {str(value.name): value for node in copy.graph for value in node.outputs}
     names = list(dict.fromkeys(str(unit.data[0].name) for unit in units))
@@ -83,11 +90,14 @@ def moments(
     sums: dict[str, _Sums] = {}
     kept = list(feeds)
     share = {unit.name: positions(weight_rows(unit).shape[-1], len(kept)) for unit in units}
-    for feed, answer in _with_feeds(session, [name for name in names if name not in inputs], kept, state):
+    answers = run_all(session, [name for name in names if name not in inputs], kept, state)
+    for feed, answer, squares in zip(kept, answers, repeat({}) if influences is None else influences, strict=False):
         seen = {**feed, **answer}
         for unit in units:
+            square, same = squares.get(str(unit.node.outputs[0].name)), deepcopy(rng)
             columns = columns_of(unit, seen[str(unit.data[0].name)], share[unit.name], rng)
-            sums.setdefault(unit.name, _Sums()).add(columns)
+            weights = None if square is None else _weights(unit, square, share[unit.name], same)
+            sums.setdefault(unit.name, _Sums()).add(columns, weights)
     return {name: each.finished() for name, each in sums.items()}
 
 
@@ -95,39 +105,50 @@ class _Sums:
     """Sums of columns and of their products; products are made of many columns at once."""
 
     def __init__(self) -> None:
-        self._waiting: list[Array] = []
+        self._waiting: list[tuple[Array, Array | None]] = []
         self._second: Array = np.zeros(())
+        self._weighed: Array = np.zeros(())
         self._mean: Array = np.zeros(())
-        self._count = 0
+        self._count, self._weight = 0, 0.0
 
-    def add(self, columns: Array) -> None:
-        self._waiting.append(columns)
-        if sum(each.shape[1] for each in self._waiting) >= _AT_ONCE:
+    def add(self, columns: Array, weights: Array | None) -> None:
+        """Columns, (groups, positions, columns), and what each position counts; all of one unit or none."""
+        self._waiting.append((columns, weights))
+        if sum(each.shape[1] for each, _ in self._waiting) >= _AT_ONCE:
             self._flush()
 
     def finished(self) -> Moments:
         self._flush()
-        return Moments(self._second / self._count, self._mean / self._count)
+        second, mean = self._second / self._count, self._mean / self._count
+        return Moments((second + self._weighed / self._weight) / 2 if self._weight else second, mean)
 
     def _flush(self) -> None:
         if not self._waiting:
             return
-        columns = np.concatenate(self._waiting, axis=1)
+        columns = np.concatenate([each for each, _ in self._waiting], axis=1)
         self._second = self._second + np.matmul(columns.transpose(0, 2, 1), columns)
         self._mean = self._mean + columns.sum(axis=1)
         self._count += columns.shape[1]
+        given = [weights for _, weights in self._waiting if weights is not None]
+        if given:
+            weights = np.concatenate(given)
+            # Gradients may be of any size: in double precision their squares do not vanish.
+            weighed = (columns * np.sqrt(weights)[:, None]).astype(np.float64)
+            self._weighed = self._weighed + np.matmul(weighed.transpose(0, 2, 1), weighed)
+            self._weight += float(weights.sum())
         self._waiting.clear()
-
-
-def _with_feeds(
-    session: ort.InferenceSession, wanted: list[str], feeds: list[Feed], state: Mapping[str, Array]
-) -> Iterable[tuple[Feed, dict[str, Array]]]:
-    return zip(feeds, run_all(session, wanted, feeds, state), strict=True)
 
 
 def positions(columns: int, feeds: int) -> int:
     """How many inputs of a product are taken from each of ``feeds``."""
     return int(np.clip(-(-_PER_COLUMN * columns // feeds), _LEAST_POSITIONS, _MOST_POSITIONS))
+
+
+def _weights(unit: Unit, square: Array, share: int, rng: np.random.Generator) -> Array:
+    """What each position counts, (positions,), float64, at the same places as the columns of the same ``rng``."""
+    last = np.moveaxis(square, 1, -1) if unit.node.op_type == "Conv" else square
+    each = last.reshape(-1, last.shape[-1]).mean(axis=1, dtype=np.float64)
+    return np.asarray(each[_some(len(each), share, rng)])
 
 
 def columns_of(unit: Unit, value: Array, share: int, rng: np.random.Generator) -> Array:

@@ -37,7 +37,7 @@ def test_an_autoencoder_keeps_what_tells_anomalies(quantized) -> None:
     first = found["rungs"][0]
     assert first["snr_db"] > 20
     assert first["reconstruction_db"] < 20 <= found["held_out"]["reconstruction_db"]
-    assert "2 layers have int8 weights" in found["notes"][0]
+    assert "1 layer has int8 weights" in found["notes"][0]
 
 
 @pytest.mark.parametrize("precision", ["int8", "w8", "w4"])
