@@ -11,7 +11,7 @@ import numpy as np
 from convertkit.artifact import Array
 from convertkit.errors import Unsupported
 from convertkit.targets.ncnn.layers import Layer, Parameter, Weight
-from convertkit.targets.ncnn.tensor import Tensor, kept_axes, natural
+from convertkit.targets.ncnn.tensor import Tensor, blob_axes, natural
 
 _SIZES: Mapping[int, tuple[int, ...]] = {1: (0,), 2: (1, 0), 3: (2, 1, 0), 4: (2, 11, 1, 0)}
 """Keys of sizes in Input, MemoryData and Reshape, for the outermost axis first; an array has all that are there."""
@@ -107,9 +107,9 @@ class Builder:
         places = tuple(axis % max(x.rank, 1) for axis in axes)
         if not x.shape:
             return self.view(x, (1,)), places
-        axes = kept_axes(x.shape, frozenset(places))
-        found = self.view(x, tuple(x.shape[axis] for axis in axes))
-        return found, tuple(axes.index(place) for place in places)
+        parts = blob_axes(x.shape, frozenset(places))
+        found = self.view(x, tuple(math.prod(x.shape[axis] for axis in part) for part in parts))
+        return found, tuple(parts.index((place,)) for place in places)
 
     def name(self, wanted: str) -> str:
         """A name that nothing else has."""

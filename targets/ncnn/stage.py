@@ -22,7 +22,7 @@ class WriteNcnn:
     """Writes ``model.param``, ``model.bin`` and what tells their inputs and outputs."""
 
     name = "ncnn"
-    version = "2"
+    version = "3"
     accepts = frozenset({"onnx"})
     produces = "ncnn"
 

@@ -52,6 +52,25 @@ def kept_axes(shape: tuple[int, ...], wanted: frozenset[int] = frozenset()) -> t
     return tuple(axes)
 
 
+def blob_axes(shape: tuple[int, ...], wanted: frozenset[int]) -> tuple[tuple[int, ...], ...]:
+    """The axes of ONNX behind each of a blob that has the ``wanted`` ones by themselves.
+
+    Where there are too many, neighbours are one; ``Unsupported`` where that does not help either.
+    """
+    several = [axis for axis, size in enumerate(shape) if size != 1 or axis in wanted]
+    if len(several) <= MOST_DIMENSIONS:
+        return tuple((axis,) for axis in kept_axes(shape, wanted))
+    parts: list[tuple[int, ...]] = []
+    for axis in several:
+        if parts and axis not in wanted and parts[-1][-1] not in wanted:
+            parts[-1] = (*parts[-1], axis)
+        else:
+            parts.append((axis,))
+    if len(parts) > MOST_DIMENSIONS:
+        raise Unsupported(f"a tensor of sizes {list(shape)}: a blob of ncnn has at most four dimensions")
+    return tuple(parts)
+
+
 def natural(shape: tuple[int, ...]) -> tuple[int, ...]:
     """The sizes of a blob for a shape; ``Unsupported`` for more than four dimensions, and for no elements."""
     check_elements(shape)

@@ -11,7 +11,7 @@ from convertkit.errors import Unsupported
 from convertkit.onnx.registry import Registry
 from convertkit.targets.ncnn.builder import Builder
 from convertkit.targets.ncnn.orders import Order, blocks, steps
-from convertkit.targets.ncnn.tensor import MOST_DIMENSIONS, Tensor, check_elements, constant, kept_axes
+from convertkit.targets.ncnn.tensor import MOST_DIMENSIONS, Tensor, blob_axes, check_elements, constant
 
 moves = Registry()
 
@@ -143,9 +143,12 @@ def concatenated(b: Builder, xs: list[Tensor], axis: int, shape: tuple[int, ...]
     """``xs`` one after the other along an axis of ONNX."""
     if len(xs) == 1:
         return xs[0]
-    axes = kept_axes(shape, frozenset((axis,)))
-    operands = [b.view(x, tuple(x.shape[each] for each in axes)) for x in xs]
-    return b.layer("Concat", operands, shape, tuple(shape[each] for each in axes), {0: axes.index(axis)})
+    parts = blob_axes(shape, frozenset((axis,)))
+    sizes = [
+        tuple(math.prod(given[each] for each in part) for part in parts) for given in (*(x.shape for x in xs), shape)
+    ]
+    operands = [b.view(x, each) for x, each in zip(xs, sizes[:-1], strict=True)]
+    return b.layer("Concat", operands, shape, sizes[-1], {0: parts.index((axis,))})
 
 
 @moves.lowers("Expand", since=13)

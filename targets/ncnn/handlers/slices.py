@@ -45,7 +45,7 @@ def slice_(b: Builder, x: Tensor, starts: Tensor, ends: Tensor, axes: Tensor | N
         size = x.shape[axis % x.rank]
         low, high, jump = slice(start, stop, step).indices(size)
         taken = range(low, high, jump)
-        if jump > 1 and len(taken) > 1 and low + len(taken) * jump <= size:
+        if jump > 1 and 1 < len(taken) <= size // jump:
             x = _thinned(b, x, axis % x.rank, taken)
             continue
         if abs(jump) != 1 and len(taken) != 1:
@@ -58,12 +58,14 @@ def slice_(b: Builder, x: Tensor, starts: Tensor, ends: Tensor, axes: Tensor | N
 
 
 def _thinned(b: Builder, x: Tensor, axis: int, taken: range) -> Tensor:
-    """The first of each step, where the last step is whole, too."""
+    """One element of each step, where as many whole steps fit."""
     count, step = len(taken), taken.step
-    part = cropped(b, x, axis, taken.start, taken.start + count * step)
+    first = min(taken.start, x.shape[axis] - count * step)
+    part = cropped(b, x, axis, first, first + count * step)
     before, after = x.shape[:axis], x.shape[axis + 1 :]
     split = as_shape(b, part, (math.prod(before), count, step, math.prod(after)))
-    return as_shape(b, cropped(b, split, 2, 0, 1), (*before, count, *after))
+    place = taken.start - first
+    return as_shape(b, cropped(b, split, 2, place, place + 1), (*before, count, *after))
 
 
 def _turned(b: Builder, x: Tensor, axis: int) -> Tensor:

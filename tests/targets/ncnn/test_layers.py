@@ -211,7 +211,9 @@ CASES = [
     case("Slice", IMAGE, "", whole(0), whole(9), whole(3), whole(2), refuses="steps of 2"),
     case("Slice", IMAGE, "Crop", whole(0), whole(9), whole(3), whole(3)),
     case("Slice", IMAGE, "Crop Crop", whole(1), whole(7), whole(2), whole(2)),
-    case("Slice", MATRIX, "Crop Crop", whole(1), whole(9), whole(-1), whole(2), refuses="steps of 2"),
+    case("Slice", MATRIX, "Crop", whole(1), whole(9), whole(-1), whole(2)),
+    case("Slice", MATRIX, "Crop Crop", whole(2), whole(9), whole(-1), whole(2)),
+    case("Slice", SIGNAL, "Crop Crop", whole(1), whole(99), whole(-1), whole(2)),
     case("Slice", (6, 3), "Crop", whole(0), whole(9), whole(0), whole(2)),
     case("Slice", IMAGE, "Flip", whole(-1), whole(-99), whole(3), whole(-1)),
     case("Slice", IMAGE, "Crop Flip Flip", whole(5, -1), whole(1, -99), whole(2, 1), whole(-1, -1)),
@@ -364,6 +366,28 @@ def test_more_than_four_axes_change_places_in_steps(ncnn, tmp_path, sizes, order
     assert [each.kind for each in compiled.layers].count("Permute") == count
     (found,) = computed(ncnn, tmp_path, compiled, {"x": x}, [x.shape])
     assert np.array_equal(found, x.reshape(sizes).transpose(order).reshape(-1))
+
+
+@pytest.mark.parametrize(
+    ("node", "layers"),
+    [
+        ("Slice(r, one, two, one)", "Crop"),
+        ("Gather<axis=2>(r, places)", "Split Crop Crop Concat"),
+        ("Concat<axis=3>(r, r)", "Split Concat"),
+        ("Softmax<axis=1>(r)", "Softmax"),
+        ("Slice(r, last, first, one, last)", "Flip"),
+    ],
+)
+def test_along_one_axis_of_more_than_four(ncnn, tmp_path, node, layers):
+    """The others are one before it and one behind it."""
+    numbers = {"one": whole(1), "two": whole(2), "last": whole(-1), "first": whole(-99), "places": whole(2, 0)}
+    body = f"r = Reshape(x, sizes) v = {node} y = Reshape(v, last)"
+    proto = parsed(f"g (float[720] x) => (y) {{ {body} }}", sizes=whole(2, 3, 4, 5, 6), **numbers)
+    compiled, x = compile_model(ir.from_proto(proto)), real(720)
+    assert " ".join(each.kind for each in compiled.layers if each.kind not in HIDDEN) == layers
+    (wanted,) = onnxruntime.InferenceSession(proto.SerializeToString()).run(None, {"x": x})
+    (found,) = computed(ncnn, tmp_path, compiled, {"x": x}, [wanted.shape])
+    assert np.abs(found - wanted).max() <= CLOSE * max(np.abs(wanted).max(), 1)
 
 
 def test_negative_padding_is_refused():
