@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
@@ -24,6 +27,7 @@ VERSION = "1.0.0"
 NAME = "model"
 _PASSES = "builtin.module(inline,canonicalize,cse,symbol-dce,strip-debuginfo)"
 """Names of files of this machine are in the locations that TensorFlow writes."""
+_PACKED = re.compile(r'dense<"0x([0-9A-F]+)"> : tensor<((?:\d+x)+)i1>')
 _PRODUCTS = frozenset({"stablehlo.convolution", "stablehlo.dot", "stablehlo.dot_general"})
 _WAYS_OUT = ("--target onnxruntime", "--target iree")
 
@@ -68,7 +72,7 @@ def _lowered(graphs: Sequence[Graph]) -> str:
 def _portable(text: str, precision: str) -> tuple[bytes, dict[str, int]]:
     """The same module without what speaks of this machine, as bytes, and its operators counted."""
     with context():
-        module = ir.Module.parse(text)
+        module = ir.Module.parse(_PACKED.sub(_unpacked, text))
         for name in [_name(each) for each in module.operation.attributes]:
             if name.startswith("mhlo."):
                 del module.operation.attributes[name]
@@ -81,6 +85,16 @@ def _portable(text: str, precision: str) -> tuple[bytes, dict[str, int]]:
             if each.name in _PRODUCTS:
                 each.attributes["precision_config"] = both
         return stablehlo.serialize_portable_artifact_str(str(module), VERSION), dict(sorted(kinds.items()))
+
+
+def _unpacked(found: re.Match[str]) -> str:
+    """A stored tensor of truths with a byte for each: TensorFlow's MLIR packs eight into one, JAX's does not."""
+    data, sizes = bytes.fromhex(found[1]), found[2]
+    count = math.prod(int(size) for size in sizes.split("x")[:-1])
+    if len(data) == count:
+        return found[0]
+    truths = np.unpackbits(np.frombuffer(data, np.uint8), count=count, bitorder="little")
+    return f'dense<"0x{truths.tobytes().hex().upper()}"> : tensor<{sizes}i1>'
 
 
 def _name(attribute: Any) -> str:

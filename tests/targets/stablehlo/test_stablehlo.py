@@ -14,7 +14,7 @@ import convertkit
 from convertkit import plugins
 from convertkit.errors import FeedError, MissingFramework, ToolError, Unsupported
 from convertkit.targets.stablehlo.compat import context
-from convertkit.targets.stablehlo.lowering import VERSION
+from convertkit.targets.stablehlo.lowering import VERSION, _portable
 from convertkit.targets.stablehlo.runner import StableHloRunner
 from convertkit.targets.stablehlo.running import RunningService
 from tests.command_line import check_refusal, here
@@ -84,6 +84,22 @@ def test_a_call_ends_when_its_results_are_there(tmp_path):
     service.load({"artifact": str(path)}, {})
     service.place({"inputs": ["x"]}, {"x": np.eye(768, dtype=np.float32)})
     assert all(each.is_ready() for each in service._outputs())
+
+
+@pytest.mark.parametrize("packed", [True, False], ids=["packed", "bytes"])
+def test_stored_truths_are_read(tmp_path, packed):
+    """A causal mask of 12 by 12 was refused: TensorFlow packs eight into a byte."""
+    mask, kind = np.tri(12, dtype=np.bool_), "tensor<12x12xi1>"
+    data = np.packbits(mask, bitorder="little") if packed else mask
+    lines = [f'%0 = stablehlo.constant dense<"0x{data.tobytes().hex().upper()}"> : {kind}']
+    lines += [f"%1 = stablehlo.and %x, %0 : {kind}", f"return %1 : {kind}"]
+    body = "\n".join(lines)
+    path = tmp_path / "model.mlirbc"
+    path.write_bytes(_portable(f"func.func @main(%x: {kind}) -> {kind} {{\n{body}\n}}", "HIGHEST")[0])
+    service = RunningService()
+    service.load({"artifact": str(path)}, {})
+    found = service.run({"inputs": ["x"]}, {"x": np.ones((12, 12), np.bool_)}).arrays["0"]
+    assert np.array_equal(found, mask)
 
 
 def test_the_artifact_is_portable_and_tells_nothing_of_this_machine(made):
