@@ -14,6 +14,7 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from convertkit.artifact import Array
 from convertkit.onnx.edit import add_constant, replaced
+from convertkit.targets.forms.pool_pads import state_average
 
 LINEAR = "Linear"
 """Of this target's table alone: x, a weight of (outputs, inputs), a bias or none."""
@@ -32,6 +33,7 @@ def prepare(model: ir.Model) -> None:
     graph = model.graph
     for node in tuple(graph):
         _store_bias(node)
+        _round_down(node)
     for node in tuple(graph):
         _make_linear(node)
     RemoveUnusedNodesPass()(model)
@@ -44,6 +46,14 @@ def prepare(model: ir.Model) -> None:
     for node in tuple(graph):
         _give_zero_points(graph, node)
         _own_arguments(graph, node)
+
+
+def _round_down(node: ir.Node) -> None:
+    """What ``ceil_mode`` adds to a mean is padding that does not count."""
+    if node.op_type == "AveragePool" and not node.domain:
+        state_average(node)
+        if not node.attributes.get_int("ceil_mode", 0):
+            node.attributes.pop("ceil_mode", None)
 
 
 def _store_bias(node: ir.Node) -> None:

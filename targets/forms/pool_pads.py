@@ -53,6 +53,15 @@ def state_same_pads(node: ir.Node) -> None:
     node.attributes.pop("auto_pad")
 
 
+def state_average(node: ir.Node) -> None:
+    """A mean whose windows ``ceil_mode`` counts, as one with padding that does not count; of dynamic sizes it stays."""
+    if node.attributes.get_int("ceil_mode", 0):
+        if node.attributes.get_int("count_include_pad", 0):
+            pad_in_front(node)
+            node.attributes.pop("count_include_pad")
+        pad_to_result(node)
+
+
 def pad_in_front(node: ir.Node) -> None:
     """Zeros of a mean that counts them as an operator of their own, where the rank is known."""
     x, before = node.inputs[0], dims(node.inputs[0])

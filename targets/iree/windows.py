@@ -9,17 +9,13 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from convertkit.targets.forms.pool_pads import pad_in_front, pad_to_result, state_same_pads
+from convertkit.targets.forms.pool_pads import state_average, state_same_pads
 from convertkit.targets.forms.writing import Place, dims
 
 
 def write_average(node: ir.Node) -> None:
     """A mean whose windows ``ceil_mode`` counts, as one with padding that does not count; of dynamic sizes it stays."""
-    if node.attributes.get_int("ceil_mode", 0):
-        if node.attributes.get_int("count_include_pad", 0):
-            pad_in_front(node)
-            node.attributes.pop("count_include_pad")
-        pad_to_result(node)
+    state_average(node)
     write_single_window(node)
 
 

@@ -103,7 +103,9 @@ def _extreme(node: ir.Node) -> None:
 
 
 def _where(node: ir.Node) -> None:
-    """before:  y = Where (c, a, b)
+    """A choice as a sum of two products; where a branch may not be finite it stays.
+
+    before:  y = Where (c, a, b)
     after:   y = c a + (1 - c) b
     """
     guarded = producer(node.inputs[0], "IsNaN")

@@ -125,6 +125,9 @@ ROWS_OF_IMAGES: dict[str, Layer] = {
     "AveragePool, padding counts": lambda b, x: b.add(
         "AveragePool", x, kernel_shape=[3, 2], pads=[1, 1, 1, 1], count_include_pad=1
     ),
+    **{f"AveragePool, rounded up, {counts}": lambda b, x, counts=counts: b.add(
+        "AveragePool", x, kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 0], ceil_mode=1, count_include_pad=counts
+    ) for counts in (0, 1)},
     "AveragePool, uneven": lambda b, x: b.add("AveragePool", x, kernel_shape=[2, 2], pads=[0, 0, 1, 1]),
     "GlobalAveragePool": lambda b, x: b.add("GlobalAveragePool", x),
     "Slice": lambda b, x: b.add("Slice", x, *(b.constant(integers(*v)) for v in ((1, -5), (9, -1), (2, -1), (1, 1)))),
