@@ -26,13 +26,23 @@ _BUDGET = 2e11
 """Multiply-adds that all gradients may cost."""
 _PASSES = 4
 """What a gradient costs, in runs of the model."""
-_DIRECTIONS = (1, 8)
+_DIRECTIONS = 8
+"""At most, for each sample."""
 
 
 def influence(
-    model: ir.Model, names: Sequence[str], feeds: Sequence[Feed], state: Mapping[str, Array], seed: int
+    model: ir.Model,
+    names: Sequence[str],
+    feeds: Sequence[Feed],
+    state: Mapping[str, Array],
+    seed: int,
+    most_directions: int = _DIRECTIONS,
 ) -> Iterator[Mapping[str, Array]]:
-    """Squared gradients by the names of values, for each feed; without those that have none."""
+    """Squared gradients by the names of values, for each feed; without those that have none.
+
+    Each is the mean over at most ``most_directions``, of large models over fewer: one is enough where many values or
+    samples are summed up.
+    """
     copy = model.clone()
     outputs = read_values(copy)
     if state or not outputs or not alike(copy, feeds):
@@ -41,17 +51,22 @@ def influence(
     made = {str(value.name): value for node in copy.graph for value in node.outputs}
     shapes = {name: sizes(made[name]) for name in outputs}
     found = with_gradients(copy, outputs, [name for name in names if name in made])
-    return _squared(copy, found, _scales(model, shapes, feeds), feeds, seed)
+    return _squared(copy, found, _scales(model, shapes, feeds), feeds, most_directions, seed)
 
 
 def _squared(
-    model: ir.Model, names: Sequence[str], scales: Mapping[str, Array], feeds: Sequence[Feed], seed: int
+    model: ir.Model,
+    names: Sequence[str],
+    scales: Mapping[str, Array],
+    feeds: Sequence[Feed],
+    most_directions: int,
+    seed: int,
 ) -> Iterator[dict[str, Array]]:
     if not names:
         yield from ({} for _ in feeds)
         return
     work = sum(map(multiply_adds, model.graph)) * len(feeds)
-    directions = int(np.clip(_BUDGET / max(_PASSES * work, 1.0), *_DIRECTIONS))
+    directions = int(np.clip(_BUDGET / max(_PASSES * work, 1.0), 1, most_directions))
     random = np.random.default_rng(seed)
     asked = (
         {**feed, **{SEED + name: np.asarray(scale * random.choice((-1, 1), scale.shape), np.float32)
@@ -61,12 +76,13 @@ def _squared(
     answers = run_all(open_session(model), [GRADIENT + name for name in names], asked, {})
     for _ in feeds:
         several = [next(answers) for _ in range(directions)]
-        yield {name: np.mean([_square(each[GRADIENT + name]) for each in several], axis=0) for name in names}
+        yield {name: _mean_square([each[GRADIENT + name] for each in several]) for name in names}
 
 
-def _square(gradient: Array) -> Array:
+def _mean_square(gradients: Sequence[Array]) -> Array:
     """0 where there is none, as where something was divided by nothing."""
-    return np.nan_to_num(np.square(gradient), nan=0.0, posinf=0.0)
+    total = sum(np.square(each) for each in gradients)
+    return np.asarray(np.where(np.isfinite(total), total, 0.0) / len(gradients), np.float32)
 
 
 def read_values(model: ir.Model) -> tuple[str, ...]:

@@ -19,9 +19,9 @@ from convertkit.quantization.graph.work import multiply_adds
 from convertkit.quantization.search.influence import influence
 from convertkit.stage import Feed
 
-_BUDGET = 6e10
+_BUDGET = 1e10
 """Multiply-adds of the model itself that the samples may cost; gradients take some four times as many."""
-_SAMPLES = (4, 32)
+_SAMPLES = (16, 64)
 _ELEMENTS = 5e7
 """Values of one sample, which are held beside their gradients: of larger models nothing is weighed."""
 _KEPT = 8192
@@ -46,7 +46,7 @@ def weighted(
     copy.graph.outputs.extend(made[name] for name in names if not made[name].is_graph_output())
     answers = run_all(open_session(copy), names, feeds, state)
     found: dict[str, _Weights] = {}
-    for squares, values in zip(influence(model, names, feeds, state, seed), answers, strict=True):
+    for squares, values in zip(influence(model, names, feeds, state, seed, most_directions=4), answers, strict=True):
         if not squares or sum(each.size for each in values.values()) > _ELEMENTS:
             return {}
         for name, square in squares.items():
