@@ -232,7 +232,7 @@ class Integers:
         if not wanted or self._profile.activation == "int16":
             return Traits(flats, on_grids)
         self._progress.status("weighing values")
-        feeds = tuple(thinned(self._measured, affordable_samples(self._model)))
+        feeds = tuple(thinned(self._measured, affordable_samples(self._model, self._held_out[0])))
         return Traits(flats, on_grids, weighted(self._model, statistics, feeds, self._state, self._options.seed))
 
     def _with_ranges(self, units: tuple[Unit, ...], plan: Plan, trials: Trials, ranges: Ranges) -> Plan:

@@ -60,22 +60,23 @@ class Grid:
 
 def grids(graph: ir.Graph, feeds: Iterable[Feed]) -> Mapping[str, Grid]:
     """The grids of inputs, by the names of all values that hold their numbers."""
-    samples = tuple(islice(feeds, _SAMPLES))
-    by_input = {
-        value: grid for value in graph.inputs if (grid := grid_of(_values(samples, str(value.name)))) is not None
-    }
+    values = _values([str(value.name) for value in graph.inputs], feeds)
+    found = {name: grid for name, seen in values.items() if (grid := grid_of(seen)) is not None}
+    by_input = {value: found[str(value.name)] for value in graph.inputs if value.name in found}
     everywhere = (*graph.inputs, *(value for node in graph for value in node.outputs))
     return {str(value.name): by_input[origin] for value in everywhere if (origin := same_numbers(value)) in by_input}
 
 
-def _values(samples: Iterable[Feed], name: str) -> Array:
-    """What differs among an input's values, sorted; of another type than float32, or of too many, nothing."""
-    found = np.zeros(0, np.float32)
-    for sample in samples:
-        given = sample.get(name)
-        if given is None or given.dtype != np.float32 or found.size > _MOST:
-            return np.zeros(0, np.float32)
-        found = np.union1d(found, given)
+def _values(names: Iterable[str], feeds: Iterable[Feed]) -> dict[str, Array]:
+    """What differs among the values of float32 inputs, sorted; of few enough, sample by sample."""
+    found = dict.fromkeys(names, np.zeros(0, np.float32))
+    for feed in islice(feeds, _SAMPLES):
+        given = {name: feed.get(name) for name in found}
+        found = {name: np.union1d(found[name], array) for name, array in given.items()
+                 if array is not None and array.dtype == np.float32}  # fmt: skip
+        found = {name: seen for name, seen in found.items() if seen.size <= _MOST}
+        if not found:
+            break
     return found
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
+from convertkit.errors import ToolError
 from convertkit.quantization.graph.gradient import GRADIENT, SEED, with_gradients
 from convertkit.quantization.graph.replay import open_session, run_all
 from convertkit.quantization.graph.sizes import measure_sizes, sizes
@@ -28,6 +29,7 @@ _PASSES = 4
 """What a gradient costs, in runs of the model."""
 _DIRECTIONS = 8
 """At most, for each sample."""
+_SHAPE = "shape_of/"
 
 
 def influence(
@@ -40,6 +42,9 @@ def influence(
 ) -> Iterator[Mapping[str, Array]]:
     """Squared gradients by the names of values, for each feed; without those that have none.
 
+    The gradient's graph is written for the sizes of one sample: of samples in batches, and of models whose sizes
+    depend on the data, none are known.
+
     Each is the mean over at most ``most_directions``, of large models over fewer: one is enough where many values or
     samples are summed up.
     """
@@ -50,8 +55,11 @@ def influence(
     measure_sizes(copy, feeds[0], state)
     made = {str(value.name): value for node in copy.graph for value in node.outputs}
     shapes = {name: sizes(made[name]) for name in outputs}
+    scales = _scales(model, shapes, feeds)
+    if not scales:
+        return ({} for _ in feeds)
     found = with_gradients(copy, outputs, [name for name in names if name in made])
-    return _squared(copy, found, _scales(model, shapes, feeds), feeds, most_directions, seed)
+    return _squared(copy, found, scales, feeds, most_directions, seed)
 
 
 def _squared(
@@ -73,10 +81,28 @@ def _squared(
                     for name, scale in scales.items()}}
         for feed in feeds for _ in range(directions)
     )  # fmt: skip
-    answers = run_all(open_session(model), [GRADIENT + name for name in names], asked, {})
-    for _ in feeds:
-        several = [next(answers) for _ in range(directions)]
-        yield {name: _mean_square([each[GRADIENT + name] for each in several]) for name in names}
+    shapes = {name: _SHAPE + name for name in names}
+    _tell_shapes(model, shapes)
+    wanted = [*(GRADIENT + name for name in names), *shapes.values()]
+    place = 0
+    try:
+        answers = run_all(open_session(model), wanted, asked, {})
+        for place in range(len(feeds)):  # noqa: B007 - how far it went
+            several = [next(answers) for _ in range(directions)]
+            fit = [name for name in names if several[0][GRADIENT + name].shape == tuple(several[0][shapes[name]])]
+            yield {name: _mean_square([each[GRADIENT + name] for each in several]) for name in fit}
+    except ToolError:  # inner sizes differ from those of the first sample
+        yield from ({} for _ in range(place, len(feeds)))
+
+
+def _tell_shapes(model: ir.Model, names: Mapping[str, str]) -> None:
+    """Let the shapes of values be outputs, by the names of both."""
+    made = {str(value.name): value for node in model.graph for value in node.outputs}
+    for name, told in names.items():
+        node = ir.node("Shape", [made[name]], name=told)
+        node.outputs[0].name, node.outputs[0].type = told, ir.TensorType(ir.DataType.INT64)
+        model.graph.append(node)
+        model.graph.outputs.append(node.outputs[0])
 
 
 def _mean_square(gradients: Sequence[Array]) -> Array:
@@ -102,12 +128,17 @@ def alike(model: ir.Model, feeds: Sequence[Feed]) -> bool:
 
 
 def _scales(model: ir.Model, shapes: Mapping[str, tuple[int, ...]], feeds: Sequence[Feed]) -> dict[str, Array]:
-    """Outputs of different size count alike: one over their deviation and the root of their number."""
+    """Outputs of different size count alike: one over their deviation and the root of their number.
+
+    Nothing where one has not the shape that the gradient is written for.
+    """
     copy = model.clone()
     made = {str(value.name): value for node in copy.graph for value in node.outputs}
     copy.graph.outputs.extend(made[name] for name in shapes if not made[name].is_graph_output())
     answers = list(run_all(open_session(copy), list(shapes), feeds, {}))
     found = {}
+    if any(answer[name].shape != shape for answer in answers for name, shape in shapes.items()):
+        return {}
     for name, shape in shapes.items():
         values = np.stack([answer[name] for answer in answers]).astype(np.float64)
         values = np.where(np.isfinite(values), values, 0.0)  # masks have infinities

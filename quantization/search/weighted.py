@@ -24,16 +24,18 @@ _BUDGET = 1e10
 _SAMPLES = (16, 64)
 _ELEMENTS = 5e7
 """Values of one sample, which are held beside their gradients: of larger models nothing is weighed."""
+_GIVEN = 1e8
+"""Values of the inputs of all samples, which are held."""
 _KEPT = 8192
 """Of one tensor and sample."""
 _WHOLE = 2.0**52
 """What the counts of the heaviest tensor add up to: they are whole numbers."""
 
 
-def affordable_samples(model: ir.Model) -> int:
-    """How many samples should be given to :func:`weighted`: fewer of large models."""
-    work = sum(map(multiply_adds, model.graph))
-    return int(np.clip(_BUDGET / max(work, 1.0), *_SAMPLES))
+def affordable_samples(model: ir.Model, feed: Feed) -> int:
+    """How many samples like ``feed`` should be given to :func:`weighted`: fewer of large models and of large inputs."""
+    work, given = sum(map(multiply_adds, model.graph)), sum(each.size for each in feed.values())
+    return int(min(np.clip(_BUDGET / max(work, 1.0), *_SAMPLES), max(_GIVEN // max(given, 1), 1)))
 
 
 def weighted(

@@ -10,6 +10,7 @@ from convertkit.onnx.canonical import canonicalize
 from convertkit.profile import QuantProfile
 from convertkit.quantization.calibrate.histogram import Statistics
 from convertkit.quantization.calibrate.observe import observe
+from convertkit.quantization.search.influence import influence
 from convertkit.quantization.search.plan import Plan, Ranges, Traits
 from convertkit.quantization.search.weighted import affordable_samples, weighted
 from tests.quantization.models import model_of, small_cnn
@@ -82,5 +83,42 @@ def test_the_same_numbers_every_time() -> None:
     assert all(np.array_equal(one[name].counts, other[name].counts) for name in one)
 
 
-def test_large_models_get_fewer_samples() -> None:
-    assert affordable_samples(canonicalize(ir.from_proto(small_cnn()))) == 64
+def test_large_inputs_get_fewer_samples() -> None:
+    model = canonicalize(ir.from_proto(small_cnn()))
+    assert affordable_samples(model, {"x": np.zeros((1, 3, 12, 12), np.float32)}) == 64
+    assert affordable_samples(model, {"x": np.broadcast_to(np.float32(0), (1, 3, 4000, 4000))}) == 2
+
+
+def chosen_rows() -> ir.Model:
+    """Rows whose sum is large are multiplied once more: how many depends on the data."""
+    weight = np.random.default_rng(0).normal(0, 0.3, (FEATURES, FEATURES)).astype(np.float32)
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["t"], "first"),
+        helper.make_node("ReduceSum", ["t", "axes"], ["s"], "sums", keepdims=0),
+        helper.make_node("Greater", ["s", "zero"], ["chosen"], "compares"),
+        helper.make_node("Compress", ["t", "chosen"], ["rows"], "chooses", axis=0),
+        helper.make_node("MatMul", ["rows", "w"], ["y"], "second"),
+    ]
+    constants = {"w": weight, "axes": np.array([1]), "zero": np.float32(0)}
+    return canonicalize(ir.from_proto(model_of(nodes, constants, {"x": [8, FEATURES]}, {"y": ["rows", FEATURES]})))
+
+
+def test_outputs_whose_size_depends_on_the_data_tell_nothing() -> None:
+    random = np.random.default_rng(2)
+    samples = [{"x": random.normal(0, 1, (8, FEATURES)).astype(np.float32)} for _ in range(6)]
+    assert list(influence(chosen_rows(), ["t"], samples, {}, 0)) == [{}] * 6
+    statistics = observe(chosen_rows(), ["t"], samples, {})
+    assert weighted(chosen_rows(), statistics, samples, {}, 0) == {}
+
+
+def test_samples_in_batches_tell_nothing() -> None:
+    keeps = np.eye(FEATURES, dtype=np.float32)
+    nodes = [
+        helper.make_node("Neg", ["x"], ["t"], "tensor"),
+        helper.make_node("MatMul", ["t", "w"], ["y"], "product"),
+    ]
+    free = canonicalize(ir.from_proto(model_of(nodes, {"w": keeps}, {"x": ["N", FEATURES]}, {"y": ["N", FEATURES]})))
+    batches = [{"x": np.ones((3, FEATURES), np.float32)}] * 2
+    assert list(influence(free, ["t"], batches, {}, 0)) == [{}, {}]
+    single = [{"x": np.ones((1, FEATURES), np.float32)}] * 2
+    assert all(set(each) == {"t"} for each in influence(free, ["t"], single, {}, 0))
