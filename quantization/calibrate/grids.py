@@ -20,6 +20,8 @@ from convertkit.stage import Feed
 
 _SAMPLES = 64
 """So many tell of all: one value between two steps is enough to see that there is no grid."""
+_LATER = 1 << 16
+"""Values that are looked at in each sample behind the first one."""
 _MOST, _FEWEST = 256, 3
 """Different values: more do not fit into 8 bits, and two lie on a grid in any case."""
 _PARTS = 4
@@ -38,7 +40,7 @@ class Grid:
     def fits(self, scale: float) -> bool:
         """Whether integers of this scale hold the grid: its step is a whole number of theirs."""
         parts = self.step / scale
-        return abs(parts - round(parts)) < _OFF
+        return round(parts) >= 1 and abs(parts - round(parts)) < _OFF
 
     def range(self, low: float, high: float, levels: int, symmetric: bool) -> Range | None:
         """The range from ``low`` to ``high`` or wider whose integers hold the grid; None where there are too few.
@@ -70,14 +72,18 @@ def grids(graph: ir.Graph, feeds: Iterable[Feed]) -> Mapping[str, Grid]:
 def _values(names: Iterable[str], feeds: Iterable[Feed]) -> dict[str, Array]:
     """What differs among the values of float32 inputs, sorted; of few enough, sample by sample."""
     found = dict.fromkeys(names, np.zeros(0, np.float32))
-    for feed in islice(feeds, _SAMPLES):
+    for place, feed in enumerate(islice(feeds, _SAMPLES)):
         given = {name: feed.get(name) for name in found}
-        found = {name: np.union1d(found[name], array) for name, array in given.items()
+        found = {name: np.union1d(found[name], array if place == 0 else _some(array)) for name, array in given.items()
                  if array is not None and array.dtype == np.float32}  # fmt: skip
         found = {name: seen for name, seen in found.items() if seen.size <= _MOST}
         if not found:
             break
     return found
+
+
+def _some(array: Array) -> Array:
+    return array.ravel()[:: max(1, array.size // _LATER) | 1]
 
 
 def grid_of(values: Array) -> Grid | None:

@@ -55,22 +55,28 @@ def state_same_pads(node: ir.Node) -> None:
 
 def state_average(node: ir.Node) -> None:
     """A mean whose windows ``ceil_mode`` counts, as one with padding that does not count; of dynamic sizes it stays."""
-    if node.attributes.get_int("ceil_mode", 0):
-        if node.attributes.get_int("count_include_pad", 0):
-            pad_in_front(node)
-            node.attributes.pop("count_include_pad")
-        pad_to_result(node)
+    if not node.attributes.get_int("ceil_mode", 0):
+        return
+    if node.attributes.get_int("count_include_pad", 0):
+        state_same_pads(node)
+        if not pad_in_front(node):
+            return
+        node.attributes.pop("count_include_pad")
+    pad_to_result(node)
 
 
-def pad_in_front(node: ir.Node) -> None:
-    """Zeros of a mean that counts them as an operator of their own, where the rank is known."""
+def pad_in_front(node: ir.Node) -> bool:
+    """Zeros of a mean that counts them as an operator of their own; whether none are left for it to count."""
     x, before = node.inputs[0], dims(node.inputs[0])
     pads = node.attributes.get_ints("pads", ())
-    if x is None or before is None or not any(pads):
-        return
+    if not any(pads):
+        return node.attributes.get_string("auto_pad", "NOTSET") in ("NOTSET", "VALID")
+    if x is None or before is None:
+        return False
     place, ends = Place(node), np.zeros((2, len(before)), np.int64)
     ends[:, 2:] = np.reshape(pads, (2, -1))
     more = ends.sum(0).tolist()
     grown = [size + each if isinstance(size, int) else size for size, each in zip(before, more, strict=True)]
     node.replace_input_with(0, place.op("Pad", x, place.constant(ends.reshape(-1)), shape=grown))
     node.attributes["pads"] = ir.AttrInt64s("pads", [0] * len(pads))
+    return True

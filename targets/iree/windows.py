@@ -20,11 +20,13 @@ def write_average(node: ir.Node) -> None:
 
 
 def write_single_window(node: ir.Node) -> None:
-    """A convolution or a pool, in place; one of dynamic sizes stays.
+    """A convolution or a pool, in place; one of dynamic sizes stays, and one that tells places in its whole input.
 
     before:  y[N,8,1] = Conv (x[N,4,4], kernel 3, strides 2, pads 1 and 1)
     after:   y[N,8,1] = Conv (x[:, :, :2], kernel 3, strides 2, pads 1 and 0)
     """
+    if any(each.uses() or each.is_graph_output() for each in node.outputs[1:]):
+        return
     state_same_pads(node)
     x, before, after, extents = node.inputs[0], dims(node.inputs[0]), dims(node.outputs[0]), _extents(node)
     if x is None or before is None or after is None or extents is None:

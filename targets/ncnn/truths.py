@@ -22,7 +22,9 @@ _MOVES = frozenset({
 _EXTREMES = frozenset({"ReduceMax", "ReduceMin"})
 _HUGE, _LARGE = np.float32(3e38), 1e30
 _LOWEST = np.finfo(np.float32).min
-_UNDEFINED = frozenset({"Acos", "Asin", "Atanh", "Acosh", "Div", "Exp", "Log", "Pow", "Reciprocal", "Sqrt"})
+_UNDEFINED = frozenset(
+    {"Acos", "Asin", "Atanh", "Acosh", "Div", "Exp", "Log", "Pow", "Reciprocal", "ReduceLogSum", "Sqrt"}
+)
 """Operators that finite numbers take to infinity or NaN, which times 0 is not 0."""
 _SUMS = frozenset({"Conv", "ConvTranspose", "Gemm", "LayerNormalization", "MatMul", "Softmax"})
 

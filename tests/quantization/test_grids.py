@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 
-from convertkit.quantization.calibrate.grids import Grid, grid_of
+from convertkit.onnx.canonical import canonicalize
+from convertkit.profile import QuantProfile
+from convertkit.quantization.calibrate.grids import Grid, grid_of, grids
+from convertkit.quantization.calibrate.histogram import Statistics
 from convertkit.quantization.calibrate.ranges import affine
+from convertkit.quantization.search.plan import Plan, Ranges, Traits
+from tests.quantization.models import small_cnn
 
 PIXELS = np.arange(0, 251, dtype=np.float32)
 RECORDED = (np.arange(-128, 127, dtype=np.float32) - np.float32(83)) * np.float32(0.5847029)
@@ -71,6 +77,33 @@ def test_pixels_from_minus_one_to_one_do_not_lie_on_ties() -> None:
 )
 def test_other_values_have_none(array: np.ndarray) -> None:
     assert grid_of(values(array)) is None
+
+
+def test_a_scale_far_above_the_steps_does_not_hold_the_grid() -> None:
+    grid = Grid(1e-5)
+    assert grid.fits(1e-5)
+    assert grid.fits(5e-6)
+    assert not grid.fits(0.16)
+    assert not grid.fits(1.5e-5)
+
+
+def test_a_range_that_others_share_is_not_the_grids() -> None:
+    seen = Statistics(low=0.0, high=100.0, samples=1)
+    seen.histogram.add(np.linspace(0, 100, 1000, dtype=np.float32))
+    profile = QuantProfile(name="test", operators={}, activation="int8", symmetric=False)
+    ranges = Ranges({"x": seen}, profile, Traits(grids={"x": Grid(1.0)}))
+    plan = Plan(frozenset(), "minmax")
+    assert ranges.of(("x",), lambda: seen, plan) == (0.0, 127.5)
+    assert ranges.of(("x", "other"), lambda: seen, plan) == (0.0, 100.0)
+
+
+def test_inputs_are_looked_at_sample_by_sample() -> None:
+    graph = canonicalize(ir.from_proto(small_cnn())).graph
+    random = np.random.default_rng(0)
+    pixels = [{"x": random.integers(0, 200, (1, 3, 12, 12)).astype(np.float32)} for _ in range(3)]
+    assert grids(graph, pixels)["x"].step == 1.0
+    assert grids(graph, [*pixels, {"x": random.normal(0, 1, (1, 3, 12, 12)).astype(np.float32)}]) == {}
+    assert grids(graph, [{"x": feed["x"].astype(np.float64)} for feed in pixels]) == {}
 
 
 def test_a_grid_of_too_many_steps_has_no_range() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import onnx_ir as ir
+import pytest
 from onnx import helper
 
 from convertkit.onnx.canonical import canonicalize
@@ -87,6 +88,21 @@ def test_large_inputs_get_fewer_samples() -> None:
     model = canonicalize(ir.from_proto(small_cnn()))
     assert affordable_samples(model, {"x": np.zeros((1, 3, 12, 12), np.float32)}) == 64
     assert affordable_samples(model, {"x": np.broadcast_to(np.float32(0), (1, 3, 4000, 4000))}) == 2
+
+
+def test_infinities_and_what_lies_between_kept_values_do_not_count() -> None:
+    """One value in a hundred is infinite; of many values evenly spread ones stand for all."""
+    statistics = {"t": Statistics(low=-4.0, high=4.0, samples=1)}
+    keeps = np.eye(100, dtype=np.float32)
+    nodes = [helper.make_node("Neg", ["x"], ["t"], "tensor"), helper.make_node("MatMul", ["t", "w"], ["y"], "product")]
+    shape: dict[str, list[int | str]] = {"x": [300, 100]}
+    model = canonicalize(ir.from_proto(model_of(nodes, {"w": keeps}, shape, {"y": [300, 100]})))
+    x = np.random.default_rng(0).normal(0, 1, (300, 100)).astype(np.float32)
+    with_marks = x.copy()
+    with_marks[:, 7] = np.inf
+    plain, marked = (weighted(model, statistics, [{"x": each}] * 2, {}, 0)["t"] for each in (x, with_marks))
+    assert plain.total == pytest.approx(2.0**52, rel=1e-3)
+    assert marked.counts[[0, -1]].sum() == 0
 
 
 def chosen_rows() -> ir.Model:

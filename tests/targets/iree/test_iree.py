@@ -322,6 +322,28 @@ def test_what_no_window_reads_is_cut_off_and_nothing_is_rounded_up(tmp_path):
     assert all(np.allclose(*pair, atol=1e-6) for pair in zip(given, wanted, strict=True))
 
 
+KEPT = """<ir_version: 10, opset_import: ["" : 21]>
+g (float[1,2,8] v, float[1,1,5,5] x) => (b, i, h) {
+  b, i = MaxPool <kernel_shape = [2], strides = [8]> (v)
+  h = AveragePool <kernel_shape = [3, 3], strides = [2, 2], auto_pad = "SAME_UPPER", ceil_mode = 1,
+                   count_include_pad = 1> (x)
+}"""
+
+
+def test_places_count_over_the_whole_input_and_stated_padding_counts(tmp_path):
+    """A pool that tells its maxima's places is not cut; padding that a mean counts is in front of it, of SAME, too."""
+    rng = np.random.default_rng(0)
+    proto = onnx.shape_inference.infer_shapes(onnx.parser.parse_model(KEPT))
+    feed = {
+        name: rng.normal(1, 1, shape).astype(np.float32) for name, shape in {"v": (1, 2, 8), "x": (1, 1, 5, 5)}.items()
+    }
+    model = canonicalize(ir.from_proto(proto))
+    write_exact_forms(model)
+    wanted = ort.InferenceSession(proto.SerializeToString()).run(None, feed)
+    given = ort.InferenceSession(ir.to_proto(model).SerializeToString()).run(None, feed)
+    assert all(np.allclose(*pair, atol=1e-6) for pair in zip(given, wanted, strict=True))
+
+
 @pytest.mark.nightly
 def test_windows_that_fit_once_or_are_rounded_up_are_compiled(installed, tmp_path):
     """They were refused: "slice along dimension 1 runs out-of-bounds", and means for wrong numbers."""
