@@ -228,7 +228,9 @@ class Integers:
         """What ranges take into account beside statistics."""
         flats, method = flat_values(self._model.graph), self._options.calib_method
         on_grids = grids(self._model.graph, self._measured) if method == "auto" else {}
-        wanted = "ranges" in self._passes if method == "auto" else method == WEIGHTED_MSE
+        # Norms in parts round again what small integers hold: with narrower ranges kernels differ by two steps.
+        tries = "ranges" in self._passes and not self._options.full_integer
+        wanted = tries if method == "auto" else method == WEIGHTED_MSE
         if not wanted or self._profile.activation == "int16":
             return Traits(flats, on_grids)
         self._progress.status("weighing values")

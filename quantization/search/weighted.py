@@ -1,8 +1,8 @@
 """Histograms in which a value counts as much as the model's outputs depend on it at its place.
 
-Where an error is multiplied by nothing behind a tensor, a range need not hold it; where it is doubled, it counts four
-times.  So the range with the least error by such a histogram is that with the least error at the outputs, as far as
-errors add up.
+Where an error is doubled behind a tensor, it counts four times, so that the range with the least error by such a
+histogram is near that with the least error at the outputs, as far as errors add up.  What nothing depended on counts
+a little all the same: in other data a maximum may choose it.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ _GIVEN = 1e8
 """Values of the inputs of all samples, which are held."""
 _KEPT = 8192
 """Of one tensor and sample."""
+_EVEN = 0.05
+"""What every value counts, as a share of what one counts in the mean."""
 _WHOLE = 2.0**52
 """What the counts of the heaviest tensor add up to: they are whole numbers."""
 
@@ -63,11 +65,13 @@ class _Weights:
     def __init__(self, statistics: Statistics) -> None:
         ends = [each for each in (-statistics.low, statistics.high) if np.isfinite(each)]
         self._exponent = Histogram.exponent_of(max(ends, default=0.0))
-        self._counts, self._zeros = np.zeros(BINS), 0.0
+        # By weight, and each value once; the last entry are zeros.
+        self._sums = np.zeros((2, BINS + 1))
 
     @property
     def total(self) -> float:
-        return float(self._counts.sum()) + self._zeros
+        """What the weights add up to."""
+        return float(self._sums[0].sum())
 
     def add(self, values: Array, weights: Array) -> None:
         """Count values of any shape, each by its weight; of many evenly spread ones."""
@@ -75,11 +79,12 @@ class _Weights:
         values, weights = values.ravel()[::step], weights.ravel()[::step] * float(step)
         finite = np.isfinite(values)
         values, weights = values[finite], weights[finite]
-        self._zeros += float(weights[values == 0].sum())
         places = np.floor(values * (BINS // 2 / 2.0**self._exponent)) + BINS // 2
-        places = np.clip(places, 0, BINS - 1).astype(np.int64)
-        self._counts += np.bincount(places, np.where(values == 0, 0.0, weights), BINS)
+        places = np.where(values == 0, BINS, np.clip(places, 0, BINS - 1)).astype(np.int64)
+        self._sums += [np.bincount(places, counts, BINS + 1) for counts in (weights, np.ones(values.shape))]
 
     def histogram(self, factor: float) -> Histogram:
         """The finished one, its counts multiplied by ``factor``."""
-        return Histogram(self._exponent, np.rint(self._counts * factor).astype(np.int64), round(self._zeros * factor))
+        weighed, even = self._sums
+        counts = np.rint((weighed + even * (_EVEN * weighed.sum() / even.sum())) * factor).astype(np.int64)
+        return Histogram(self._exponent, counts[:-1], int(counts[-1]))
