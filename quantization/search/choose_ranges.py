@@ -8,9 +8,8 @@ from convertkit.quantization.calibrate.ranges import WEIGHTED_MSE
 from convertkit.quantization.search.plan import Plan, Ranges
 from convertkit.quantization.search.trial import Trials
 
-CANDIDATES = ("minmax", WEIGHTED_MSE, "percentile-99.99", "percentile", "mse", "moving-average")
-"""The widest first: a narrower one has to win by more than chance, because data may be louder than calibration's.
-Behind it comes the one that is nearest to what is measured: others are guesses that have to win against it."""
+CANDIDATES = ("minmax", "percentile-99.99", "percentile", "mse", "moving-average", WEIGHTED_MSE)
+"""The widest first: a narrower one has to win by more than chance, because data may be louder than calibration's."""
 
 
 def choose_methods(
