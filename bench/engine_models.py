@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,9 @@ ACCURATE: Mapping[str, Mapping[str, Flags]] = {
     "openvino": {"int8": INT8, FOR_VNNI: {**INT8, "target_options": {"openvino": {"cpu": "vnni"}}}},
 }
 """Targets whose int8 has to keep the accuracy of float; OpenVINO's are for any processor but where VNNI is said."""
+DRAWS = 8
+"""Of calibration samples, of the models in ``DRAWN``."""
+DRAWN = ("MLPerf keyword spotting",)
 EVALUATED = 300
 NAMES = (
     "mobilenetv2",
@@ -96,6 +99,16 @@ def labelled() -> Iterator[Model]:
     for each in npus.models():
         if each.labelled is not None:
             yield Model(each.name, each.path, each.calibration, each.labelled)
+
+
+def drawn(model: Model, draw: int) -> Model:
+    """The model with as many calibration samples as before, chosen by lot out of those with labels; the rest stays."""
+    assert model.labelled is not None
+    order = np.random.default_rng(draw).permutation(len(model.labelled["label"]))
+    count = len(next(iter(model.calibration.values())))
+    chosen = {name: model.labelled[name][order[:count]] for name in model.calibration}
+    rest = {name: values[order[count:]] for name, values in model.labelled.items()}
+    return replace(model, calibration=chosen, labelled=rest)
 
 
 def photographs() -> np.ndarray:

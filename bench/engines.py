@@ -4,7 +4,8 @@ Each row is an export that was run here, in a process of its own, and a line of 
 that are there are not run again, so that one is made anew by taking its line out.  Rows of the page whose lines are not
 there stay as they are.  Parts are ``cases`` (fixtures, and
 real models from ``$CONVERTKIT_CASES``), ``accuracy`` (int8 of those with labels, on all samples), ``zoo`` (of
-``make_zoo.py``, in the folder ``--zoo``) and ``same`` (one quantized model through all).  The node suite is
+``make_zoo.py``, in the folder ``--zoo``), ``draws`` (accuracy by several choices of calibration samples) and ``same``
+(one quantized model through all).  The node suite is
 ``make conformance-engine``, whose lines the page counts.
 """
 
@@ -23,7 +24,21 @@ from typing import Any
 
 import engines_page
 import numpy as np
-from engine_models import ACCURATE, CALLS, FORMS, QUANTIZED, Model, cases, forms, labelled, quantized, zoo
+from engine_models import (
+    ACCURATE,
+    CALLS,
+    DRAWN,
+    DRAWS,
+    FORMS,
+    QUANTIZED,
+    Model,
+    cases,
+    drawn,
+    forms,
+    labelled,
+    quantized,
+    zoo,
+)
 
 import convertkit
 from convertkit import plugins
@@ -33,7 +48,7 @@ from convertkit.result import Result
 
 HERE = Path(__file__).resolve().parents[1]
 BUILD = HERE / "build"
-PARTS = ("cases", "accuracy", "zoo", "same")
+PARTS = ("cases", "accuracy", "draws", "zoo", "same")
 LIMIT_S = 900.0
 DELIVERED = ("model.rknn", "model.xml", "model.pte", "model.onnx")
 """The model in a folder of a target with integers; RKNN's has the graph beside it."""
@@ -44,13 +59,14 @@ Row = dict[str, Any]
 
 def wanted(parts: tuple[str, ...], targets: tuple[str, ...], zoo_folder: Path | None) -> Iterator[Row]:
     """Every row by what it is of."""
-    if "accuracy" in parts:
-        for name in [each.name for each in labelled()]:
+    for part in (each for each in ("accuracy", "draws") if each in parts):
+        for name in [each.name for each in labelled()] if part == "accuracy" else DRAWN:
             for target in (each for each in ACCURATE if each in targets):
                 for form in ACCURATE[target]:
-                    yield {"part": "accuracy", "model": name, "target": target, "form": form}
+                    row = {"part": part, "model": name, "target": target, "form": form}
+                    yield from [row] if part == "accuracy" else ({**row, "draw": draw} for draw in range(DRAWS))
     for part in parts:
-        if part == "accuracy":
+        if part in ("accuracy", "draws"):
             continue
         names = {"cases": [each.name for each in cases()], "zoo": [each.name for each in zoo(zoo_folder)]}
         for name in QUANTIZED if part == "same" else names[part]:
@@ -74,8 +90,9 @@ def made(row: Row, zoo_folder: Path | None) -> Row:
 def _found(row: Row, place: Path, zoo_folder: Path | None) -> Row:
     if row["part"] == "same":
         return _same(row, place)
-    if row["part"] == "accuracy":
+    if row["part"] in ("accuracy", "draws"):
         model = next(each for each in labelled() if each.name == row["model"])
+        model = drawn(model, row["draw"]) if row["part"] == "draws" else model
         try:
             return told(exported(model, row["target"], ACCURATE[row["target"]][row["form"]], place / "out"))
         except ParityError as refusal:
@@ -255,7 +272,7 @@ def main() -> None:
 
 def key(row: Mapping[str, Any]) -> tuple[str, ...]:
     """What tells rows apart."""
-    return tuple(str(row[each]) for each in ("part", "model", "target", "form"))
+    return tuple(str(row.get(each)) for each in ("part", "model", "target", "form", "draw"))
 
 
 if __name__ == "__main__":

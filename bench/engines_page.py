@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+import statistics
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from itertools import combinations
@@ -64,6 +65,7 @@ def write(rows: Sequence[Row], build: Path) -> None:
         _nodes(build),
         _models(rows, "cases"),
         _accuracies(rows),
+        _draws(rows),
         _models(rows, "zoo"),
         *_distances(rows),
     ]
@@ -145,6 +147,10 @@ Every labelled sample that no calibration saw. *Within* is 0.3 point of float, i
 is told in samples. *Not verified* is refused for an edge input, a constant picture say, and has its accuracy all the
 same.
 """
+_DRAWS = """### By other calibration samples
+The same with calibration samples chosen by lot out of those with labels, and the rest counted. *Points* are the mean
+difference between int8 and float and its standard error; *by draw* how many samples more or fewer are right.
+"""
 _POINTS = 0.3
 _ZOO = """## The zoo
 Architectures with seeded random weights (`bench/make_zoo.py`): what int8 loses there is a stress test. Float rows are
@@ -169,6 +175,25 @@ def _accuracies(rows: Sequence[Row]) -> str:
     lines = merged(PAGE, _ACCURACY.splitlines()[0], lines, 2)
     heads = ("model", "target", "samples", "float, %", "int8, %", "within 0.3 point")
     return _ACCURACY + _table(*heads, lines=lines) if lines else ""
+
+
+def _draws(rows: Sequence[Row]) -> str:
+    of = defaultdict[tuple[str, str], list[tuple[float, int]]](list)
+    for row in rows:
+        if row["part"] == "draws" and row.get("accuracy"):
+            before, after, samples = row["accuracy"]
+            of[row["model"], row["target"] + row["form"].removeprefix("int8")].append((after - before, samples))
+    lines = [f"| {' | '.join((*names, *_over_draws(found)))} |" for names, found in of.items()]
+    lines = merged(PAGE, _DRAWS.splitlines()[0], lines, 2)
+    heads = ("model", "target", "draws", "samples", "points", "by draw")
+    return _DRAWS + _table(*heads, lines=lines) if lines else ""
+
+
+def _over_draws(found: Sequence[tuple[float, int]]) -> Iterator[str]:
+    points = [each for each, _ in found]
+    error = statistics.stdev(points) / len(points) ** 0.5 if len(points) > 1 else 0.0
+    yield from (str(len(found)), f"{found[0][1]:,}", f"{statistics.mean(points):+.2f} ± {error:.2f}")
+    yield ", ".join(f"{round(each * samples / 100):+d}" for each, samples in found)
 
 
 def _compared(row: Row) -> Iterator[str]:

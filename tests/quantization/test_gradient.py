@@ -155,6 +155,13 @@ def test_half_a_gradient_is_none() -> None:
     assert with_gradients(graph, ["y"], ["a", "c"]) == ("c",)
 
 
+@pytest.mark.parametrize("attributes", [{"axes": [3, 2]}, {}], ids=["some-axes", "all"])
+def test_a_resize_of_some_axes_has_no_rule(attributes: dict[str, list[int]]) -> None:
+    sizes = np.array([6, 8] if attributes else [1, 2, 8, 6])
+    case = Case("Resize", (1, 2, 4, 3), (1, 2, 8, 6), (f(0), f(0), sizes), attributes)
+    assert with_gradients(model(case, "x"), ["y"], ["a"]) == (() if attributes else ("a",))
+
+
 def test_a_computed_bias_has_no_gradient() -> None:
     """The rule of Gemm gives that of its first input alone: what the bias is made of has half of one."""
     nodes = [

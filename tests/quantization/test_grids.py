@@ -10,7 +10,7 @@ from convertkit.onnx.canonical import canonicalize
 from convertkit.profile import QuantProfile
 from convertkit.quantization.calibrate.grids import Grid, grid_of, grids
 from convertkit.quantization.calibrate.histogram import Statistics
-from convertkit.quantization.calibrate.ranges import affine
+from convertkit.quantization.calibrate.ranges import Affine, affine
 from convertkit.quantization.search.plan import Plan, Ranges, Traits
 from tests.quantization.models import small_cnn
 
@@ -22,17 +22,22 @@ def values(array: np.ndarray) -> np.ndarray:
     return np.unique(array.astype(np.float32))
 
 
+def on_its_grid(array: np.ndarray, *, symmetric: bool) -> tuple[Grid, Affine]:
+    """The grid of what was seen, and the integers that its range gives."""
+    grid = grid_of(values(array))
+    assert grid is not None
+    span = grid.range(float(array.min()), float(array.max()), 255, symmetric=symmetric)
+    assert span is not None
+    return grid, affine(span, "int8", symmetric=symmetric)
+
+
 @pytest.mark.parametrize(
     "array",
     [PIXELS, PIXELS[::3] / np.float32(255), RECORDED, RECORDED[[3, 5, 8, 60, 200, 254]], np.float32([0, 1, 2])],
     ids=["pixels", "some-pixels-to-1", "recorded", "few-of-them", "three-kinds"],
 )
 def test_what_lies_on_a_grid_is_not_rounded(array: np.ndarray) -> None:
-    grid = grid_of(values(array))
-    assert grid is not None
-    span = grid.range(float(array.min()), float(array.max()), 255, symmetric=False)
-    assert span is not None
-    chosen = affine(span, "int8", symmetric=False)
+    grid, chosen = on_its_grid(array, symmetric=False)
     assert grid.fits(chosen.scale)
     np.testing.assert_allclose(chosen.round_trip(array), array, rtol=1e-6, atol=1e-6)
     plain = affine((float(array.min()), float(array.max())), "int8", symmetric=False)
@@ -41,22 +46,14 @@ def test_what_lies_on_a_grid_is_not_rounded(array: np.ndarray) -> None:
 
 @pytest.mark.parametrize("array", [PIXELS[:100], np.float32([-3, 0, 2])], ids=["dark-pixels", "signed"])
 def test_ranges_around_zero_hold_a_grid(array: np.ndarray) -> None:
-    grid = grid_of(values(array))
-    assert grid is not None
-    span = grid.range(float(array.min()), float(array.max()), 255, symmetric=True)
-    assert span is not None
-    chosen = affine(span, "int8", symmetric=True)
+    _, chosen = on_its_grid(array, symmetric=True)
     np.testing.assert_allclose(chosen.round_trip(array), array, atol=1e-5)
 
 
 def test_pixels_from_minus_one_to_one_do_not_lie_on_ties() -> None:
     pixels = np.arange(256, dtype=np.float32) / np.float32(127.5) - np.float32(1)
-    grid = grid_of(pixels)
-    assert grid is not None
+    grid, chosen = on_its_grid(pixels, symmetric=False)
     assert grid.odd
-    span = grid.range(-1.0, 1.0, 255, symmetric=False)
-    assert span is not None
-    chosen = affine(span, "int8", symmetric=False)
     error = chosen.round_trip(pixels) - pixels
     plain = affine((-1.0, 1.0), "int8", symmetric=False).round_trip(pixels) - pixels
     assert float(np.square(error).mean()) < 0.4 * float(np.square(plain).mean())
@@ -109,3 +106,5 @@ def test_inputs_are_looked_at_sample_by_sample() -> None:
 def test_a_grid_of_too_many_steps_has_no_range() -> None:
     assert Grid(1.0).range(-200.0, 200.0, 255, symmetric=False) is None
     assert Grid(1.0).range(0.0, 200.0, 255, symmetric=True) is None
+    assert Grid(1.0, odd=True).range(-255.0, 255.0, 255, symmetric=False) is not None
+    assert Grid(1.0, odd=True).range(-257.0, 257.0, 255, symmetric=False) is None

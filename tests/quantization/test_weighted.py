@@ -101,6 +101,21 @@ def test_infinities_and_what_lies_between_kept_values_do_not_count() -> None:
     assert marked.counts[[0, -1]].sum() == 0
 
 
+def test_tensors_of_which_few_values_are_kept_count_whole() -> None:
+    """The output depends as much on each of 30,000 values as on their sum."""
+    nodes = [
+        helper.make_node("Neg", ["x"], ["t"], "many"),
+        helper.make_node("ReduceSum", ["t", "axes"], ["s"], "one", keepdims=1),
+        helper.make_node("MatMul", ["s", "w"], ["y"], "product"),
+    ]
+    constants = {"w": np.ones((1, 1), np.float32), "axes": np.array([0, 1])}
+    model = canonicalize(ir.from_proto(model_of(nodes, constants, {"x": [300, 100]}, {"y": [1, 1]})))
+    random = np.random.default_rng(0)
+    samples = [{"x": random.normal(0, 1, (300, 100)).astype(np.float32)} for _ in range(2)]
+    found = weighted(model, observe(model, ["t", "s"], samples, {}), samples, {}, 0)
+    assert found["t"].total / found["s"].total == pytest.approx(30000, rel=0.01)
+
+
 def chosen_rows() -> ir.Model:
     """Rows whose sum is large are multiplied once more: how many depends on the data."""
     weight = np.random.default_rng(0).normal(0, 0.3, (FEATURES, FEATURES)).astype(np.float32)

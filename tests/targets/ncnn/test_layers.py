@@ -183,6 +183,7 @@ CASES = [
     case("BatchNormalization", (1, 6), "BatchNorm", real(6), real(6), real(6), abs(real(6)) + 0.1),
     case("BatchNormalization", (2, 6), "BinaryOp BinaryOp", real(6), real(6), real(6), abs(real(6)) + 0.1),
     case("BatchNormalization", (2, 4, 5), "BinaryOp BinaryOp", real(4), real(4), real(4), abs(real(4)) + 0.1),
+    case("BatchNormalization", (2, 3), "BinaryOp BinaryOp", real(3), real(3), real(3), real(3) * 0, epsilon=0.25),
     case("InstanceNormalization", IMAGE, "InstanceNorm", real(4), real(4), epsilon=1e-3),
     case("InstanceNormalization", SIGNAL, "InstanceNorm", real(6), real(6)),
     case("GroupNormalization", IMAGE, "GroupNorm", real(4), real(4), num_groups=2),
