@@ -273,6 +273,19 @@ def test_what_was_made_ahead_of_a_failed_proof_counts_for_nothing(source, follow
     assert ran.artifact.made_by == "wrong"
 
 
+class Advising(Stage):
+    def run(self, source, workdir):
+        self.diagnosis = {"ways_out": ["--calib with more samples"]}
+        return super().run(source, workdir)
+
+
+def test_a_refusal_tells_what_the_stage_itself_advises(source):
+    ran = run(source, Advising(lambda weight: weight * 1.01, name="wrong"))
+    first, *others = str(ran.failure).splitlines()
+    assert first.startswith("verification failed after wrong")
+    assert others == ["  try   --calib with more samples"]
+
+
 def test_a_stage_that_fails_ahead_fails_after_the_step_before_it_was_told(source):
     told = []
     with pytest.raises(ToolError, match="second is broken"):

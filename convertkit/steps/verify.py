@@ -64,12 +64,18 @@ def failure(step: StepRecord) -> ParityError | None:
     for report in (step.versus_previous, step.versus_source):
         if report.failures:
             more = f" (and {len(report.failures) - 1} more)" if len(report.failures) > 1 else ""
-            return ParityError(
-                f"verification failed after {step.stage}: {report.failures[0]}{more}, against {report.before}"
-            )
+            lines = [f"verification failed after {step.stage}: {report.failures[0]}{more}, against {report.before}"]
+            return ParityError("\n".join((*lines, *(f"  try   {way}" for way in _ways_out(step)))))
     unproven = step.versus_previous.unproven or step.versus_source.unproven
     return NotProven(
         f"not verified after {step.stage}: {unproven}\n"
         "  try   --calib with samples of real data, so that there is something to compare\n"
         "  try   --allow-unverified to deliver it all the same, not verified"
     )
+
+
+def _ways_out(step: StepRecord) -> tuple[object, ...]:
+    """What the stage itself advises."""
+    found = (step.diagnosis or {}).get("ways_out", ())
+    assert isinstance(found, list | tuple)
+    return tuple(found)

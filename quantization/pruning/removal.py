@@ -24,6 +24,7 @@ from convertkit.quantization.effect import held_out
 from convertkit.quantization.graph.step import LossyStep
 from convertkit.quantization.graph.work import multiply_adds
 from convertkit.quantization.prepare.prepare import prepare
+from convertkit.quantization.pruning.generalization import gap, notes, ways_out
 from convertkit.quantization.pruning.joint import fit_jointly
 from convertkit.quantization.pruning.patterns import AUTO
 from convertkit.quantization.pruning.priced import Counts, Prices
@@ -70,7 +71,7 @@ class PruneChannels(LossyStep):
     choices: ExportOptions = field(kw_only=True)
 
     name = "prune-channels"
-    version = "3"
+    version = "4"
 
     @property
     def options(self) -> Mapping[str, object]:
@@ -93,12 +94,15 @@ class PruneChannels(LossyStep):
             raise Unsupported(f"--prune-channels {self.share} removes no whole channel of layers as narrow as these")
         before, after = work.prices.total(work.whole), work.prices.total(made.counts)
         told = f"{share:.1%} of the channels are gone"
+        told = told if made.quality is None else f"{told}; kept are {made.quality.told()}"
+        apart = None if self.choices.recover is not None else work.gap(made)  # training tells its own
         self.diagnosis = {
             "groups": work.described(made.counts),
             "channels": share,
             "estimated_time": after / before if before else None,
             "held_out": held_out(made.quality),
-            "notes": [told if made.quality is None else f"{told}; kept are {made.quality.told()}"],
+            "notes": [told, *notes(apart)],
+            "ways_out": ways_out(apart),
         }
         return save_model(made.removed.model, workdir / "pruned.onnx", f"{self.name} {self.version}",
                           source.initial_state)  # fmt: skip
@@ -153,6 +157,12 @@ class _Work:
         """Of all channels that could go, what goes."""
         kept = sum(size * count / whole for size, count, whole in zip(self.sizes, counts, self.whole, strict=True))
         return 1 - kept / sum(self.sizes)
+
+    def gap(self, made: _Made) -> str | None:
+        """What fitted and held-out samples keep, where these are far apart."""
+        if made.quality is None:
+            return None
+        return gap(self._model, made.removed.model, self._feeds, made.quality, self._state)
 
     def described(self, counts: Counts) -> list[Mapping[str, object]]:
         """Every group for the report."""

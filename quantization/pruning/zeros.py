@@ -23,6 +23,7 @@ from convertkit.quantization.graph.reordered import forget_order
 from convertkit.quantization.graph.step import LossyStep
 from convertkit.quantization.prepare.prepare import prepare
 from convertkit.quantization.pruning.budgets import by_magnitude
+from convertkit.quantization.pruning.generalization import gap, notes, ways_out
 from convertkit.quantization.pruning.gradual import pruned_gradually
 from convertkit.quantization.pruning.joint import JointFit
 from convertkit.quantization.pruning.order import better_orders, reordered
@@ -58,7 +59,7 @@ class PruneWeights(LossyStep):
     choices: ExportOptions = field(kw_only=True)
 
     name = "prune"
-    version = "6"
+    version = "7"
 
     @property
     def options(self) -> Mapping[str, object]:
@@ -74,20 +75,23 @@ class PruneWeights(LossyStep):
         if self.calibration is None:
             assert self.wanted is not None
             found: Sequence[Found] = plainly_pruned(model.graph, products, self.wanted)
-            quality = None
+            quality, apart = None, None
         else:
-            model, found, quality = self._fitted(model, source, self.calibration)
+            (model, found, quality), apart = self._fitted(model, source, self.calibration)
         if self.choices.recover is None:  # else training compares values
             forget_order(model.graph)
         products = find_products(model.graph)
         zeros = sum(each.zeros * product.size for each, product in _aligned(found, products))
         share = zeros / total(products)
         told = f"{share:.1%} of the weights of {len(found)} layers are zero"
+        told = told if quality is None else f"{told}; kept are {quality.told()}"
+        apart = None if self.choices.recover is not None else apart  # training tells its own
         self.diagnosis = {
             "layers": [asdict(each) for each in found],
             "zeros": share,
             "held_out": held_out(quality),
-            "notes": [told if quality is None else f"{told}; kept are {quality.told()}"],
+            "notes": [told, *notes(apart)],
+            "ways_out": ways_out(apart),
         }
         return save_model(model, workdir / "pruned.onnx", f"{self.name} {self.version}", source.initial_state)
 
@@ -103,11 +107,16 @@ class PruneWeights(LossyStep):
                 ways_out=("--prune with a share, such as 0.5",),
             )
 
-    def _fitted(self, model: ir.Model, source: Artifact, calibration: FeedSource) -> Judged:
+    def _fitted(self, model: ir.Model, source: Artifact, calibration: FeedSource) -> tuple[Judged, str | None]:
+        """The pruned model, and what fitted and held-out samples keep where these are far apart."""
         measuring, judging = split(calibration)
         state, seed = initial_state(source), self.choices.seed
         judge = _Judge(JointFit(model.clone(), list(measuring), judging, state, seed, self.progress))
         self.progress.status("measuring layers")
+        made = self._nearest(model, judge)
+        return made, gap(judge.fit.original, made[0], judge.fit.feeds, made[2], state)
+
+    def _nearest(self, model: ir.Model, judge: _Judge) -> Judged:
         if self.wanted is None:
             return self._as_much_as_is_borne(model, judge)
         worker = judge.worker(model)

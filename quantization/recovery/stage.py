@@ -21,6 +21,7 @@ from convertkit.quantization.effect import held_out
 from convertkit.quantization.graph.reordered import forget_order, reordered_values
 from convertkit.quantization.graph.sizes import sizes
 from convertkit.quantization.graph.work import multiply_adds
+from convertkit.quantization.pruning.generalization import gap, notes, ways_out
 from convertkit.quantization.search.floor import refuse_ruin
 from convertkit.quantization.search.quality import Quality
 from convertkit.quantization.search.reference import Reference
@@ -82,7 +83,7 @@ class Recovered:
 
     @property
     def version(self) -> str:
-        return f"{self.inner.version}+7"
+        return f"{self.inner.version}+8"
 
     @property
     def tolerance(self) -> Tolerance:
@@ -113,9 +114,11 @@ class Recovered:
         pair = [load_model(made.path), model]
         before, after = (plain.quality(each.clone()) for each in pair)
         gained = told.gain > _MARGIN and keeps_classes(*(judge.quality(each.clone()) for each in pair))
+        quality = after if gained else before
         self._tell(told, before, after, gained)
+        self._say(gap(original, pair[gained], list(measuring), quality, {}))
         if self.judged is not None:
-            refuse_ruin(after if gained else before, self.judged)
+            refuse_ruin(quality, self.judged)
         kept = model if gained else load_model(made.path)
         if not gained and not reordered_values(kept.graph):
             return made
@@ -138,15 +141,22 @@ class Recovered:
     def _tell(self, told: _Told, before: Quality, after: Quality, gained: bool) -> None:
         inner = (self.inner.diagnosis if isinstance(self.inner, DiagnosedStage) else None) or {}
         kept = after if gained else before
-        notes = inner.get("notes", ())
+        said = inner.get("notes", ())
         note = (
             f"training took {told.steps} steps: from {before.told()} to {after.told()}"
             if gained
             else f"training gained nothing and was undone: {before.told()}, and {after.told()} after it"
         )
-        assert isinstance(notes, list | tuple)
+        assert isinstance(said, list | tuple)
         recovered = {**asdict(told), "before": held_out(before), "after": held_out(after), "kept": gained}
-        self.diagnosis = {**inner, "held_out": held_out(kept), "recovered": recovered, "notes": [*notes, note]}
+        self.diagnosis = {**inner, "held_out": held_out(kept), "recovered": recovered, "notes": [*said, note]}
+
+    def _say(self, apart: str | None) -> None:
+        """Add what fitted and held-out samples keep, where these are far apart."""
+        assert self.diagnosis is not None
+        said = self.diagnosis["notes"]
+        assert isinstance(said, list)
+        self.diagnosis = {**self.diagnosis, "notes": [*said, *notes(apart)], "ways_out": ways_out(apart)}
 
 
 def mixed(feeds: Sequence[Feed], seed: int) -> tuple[Feed, ...]:
