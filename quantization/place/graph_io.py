@@ -8,6 +8,7 @@ import onnx_ir as ir
 
 from convertkit.profile import KEEP_FLOAT, QuantProfile
 from convertkit.quantization.calibrate.histogram import Statistics
+from convertkit.quantization.calibrate.range_dependencies import same_numbers
 from convertkit.quantization.calibrate.ranges import affine, span
 from convertkit.quantization.graph.units import is_float
 from convertkit.quantization.place.write import Writer
@@ -23,7 +24,8 @@ def quantize_ends(graph: ir.Graph, profile: QuantProfile, statistics: Mapping[st
             continue
         producer = value.producer()
         for node in (use.node for use in value.uses()) if producer is None else (producer,):
-            node.metadata_props[KEEP_FLOAT] = _WHY
+            if not _rounds_what_it_reads(node, profile):
+                node.metadata_props[KEEP_FLOAT] = _WHY
         quantizers = [use.node for use in value.uses() if use.node.op_type == "QuantizeLinear"]
         if quantizers:
             _share(value, quantizers[0])
@@ -40,6 +42,15 @@ def _is_integer_end(value: ir.Value) -> bool:
     if producer is not None:
         return producer.op_type == "DequantizeLinear"
     return all(use.node.op_type == "QuantizeLinear" for use in value.uses())
+
+
+def _rounds_what_it_reads(node: ir.Node, profile: QuantProfile) -> bool:
+    """Whether a product reads float activations and stored integers: with the mark its weights would be made real."""
+    if node.op_type not in profile.dynamic or any(value is None for value in node.inputs[:2]):
+        return False
+    read, weight = (same_numbers(value).producer() for value in node.inputs[:2] if value is not None)
+    is_stored = weight is not None and weight.op_type == "DequantizeLinear"
+    return is_stored and (read is None or read.op_type != "DequantizeLinear")
 
 
 def _share(value: ir.Value, quantizer: ir.Node) -> None:

@@ -65,3 +65,30 @@ def test_what_nobody_measured_is_refused(quantized: Quantize) -> None:
     result = quantized(model_of(nodes, {}, {"x": [1, 64, 64]}, {"y": [1, 64, 64]}), DATA, io_dtype="int8")
     with pytest.raises(Unsupported, match="--io-dtype: input x is used in float"):
         converted(result, "int8")
+
+
+def ends_in_a_product() -> onnx.ModelProto:
+    """Products in integers, their Softmax in float, and of that another product."""
+    rng = np.random.default_rng(0)
+    sizes = {"w": (64, 512), "v": (512, 512), "last": (512, 512)}
+    weights = {name: rng.normal(0, 0.1, size).astype(np.float32) for name, size in sizes.items()}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"], "first"),
+        helper.make_node("Relu", ["a"], ["r"], "relu"),
+        helper.make_node("MatMul", ["r", "v"], ["b"], "second"),
+        helper.make_node("Softmax", ["b"], ["s"], "softmax"),
+        helper.make_node("MatMul", ["s", "last"], ["y"], "end"),
+    ]
+    return model_of(nodes, weights, {"x": [1, 64, 64]}, {"y": [1, 64, 512]})
+
+
+def test_a_product_that_ends_in_float_rounds_what_it_reads(quantized: Quantize) -> None:
+    """Its weights stay integers: made real, the product takes as long as in float."""
+    device = ("arm64-i8mm",)
+    result = quantized(ends_in_a_product(), DATA, io_dtype="int8", device=device)
+    options = Options(precision="int8", io_dtype="int8", device=device)
+    compiled = compile_model(load_model(result.after.path), options)
+    *_, product, rounded = compiled.program.subgraphs[0].operations
+    assert (product.code, rounded.code) == ("FULLY_CONNECTED", "QUANTIZE")
+    assert [each.dtype for each in product.inputs[:2] if each is not None] == ["float32", "int8"]
+    assert rounded.outputs[0].dtype == "int8"
