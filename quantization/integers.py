@@ -124,7 +124,8 @@ class Integers:
         moved: Mapping[str, str] = {}
         if "equalize" in self._passes:
             self._progress.status("equalizing channels")
-            self._model, moved = equalized(self._model, plan, self._profile, self._held_out, self._state)
+            data = self._measured, self._held_out
+            self._model, moved = equalized(self._model, plan, self._profile, *data, self._state)
             units = find_units(self._model.graph, self._profile)
         statistics = self._observed(units, self._measured)
         uneven = frozenset() if self._insists else uneven_joins(units, statistics, self._profile)

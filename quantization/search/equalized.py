@@ -12,19 +12,19 @@ from convertkit.artifact import Array
 from convertkit.profile import QuantProfile
 from convertkit.quantization.calibrate.flat import flat_values
 from convertkit.quantization.calibrate.observe import observe
+from convertkit.quantization.calibrate.split import Part, thinned
 from convertkit.quantization.graph.units import find_units
 from convertkit.quantization.place.masks import marking_units, measurable
 from convertkit.quantization.search.plan import Plan, Ranges, Traits, weighted_units
-from convertkit.quantization.search.reference import Reference
+from convertkit.quantization.search.reference import Reference, affordable_samples
 from convertkit.quantization.search.trial import Score, Trials, compare
 from convertkit.quantization.weights.equalize import equalize, measure
 from convertkit.quantization.weights.sites import NORMS, find_sites
 from convertkit.quantization.weights.weight_only import is_candidate
 from convertkit.stage import Feed
 
-_MEASURED = 8
-"""Samples that show how wide each channel is."""
-_SCORED = 16
+_SAMPLES = (8, 64)
+"""The fewest and the most that show how wide channels and values are, and that judge."""
 _BETWEEN_LAYERS = "cross-layer equalization"
 
 
@@ -35,22 +35,28 @@ Judge = Callable[[ir.Model], Score]
 
 
 def equalized(
-    model: ir.Model, plan: Plan, profile: QuantProfile, feeds: Sequence[Feed], state: Mapping[str, Array]
+    model: ir.Model,
+    plan: Plan,
+    profile: QuantProfile,
+    measured: Part,
+    held_out: Sequence[Feed],
+    state: Mapping[str, Array],
 ) -> tuple[ir.Model, Mapping[str, str]]:
     """``model``, or a copy with scales moved; with the nodes whose outputs were scaled and the technique.
 
     Behind normalizations and between layers is tried in turn, there once more with rows that count alike; each stays
-    if ``plan`` scores better with it.
+    if ``plan`` scores better with it on held-out samples, which neither channels nor ranges were measured on: a channel
+    that fills its range on these is cut in others.
     """
     # 16 bits resolve the quietest channel as it is.
     if profile.activation == "int16":
         return model, {}
     if not plan.integer:  # then weights alone are stored, if anything is
         plan = replace(plan, stored=True)
-    judge = partial(_score, plan=plan, profile=profile, feeds=feeds[:_SCORED], state=state)
-    worker = _Equalizer(
-        partial(_rounded, plan=plan, profile=profile), judge, feeds[:_MEASURED], state, alone=not plan.integer
-    )
+    most = affordable_samples(model, *_SAMPLES)
+    feeds = tuple(thinned(measured, most))
+    judge = _Judge(plan, profile, feeds, held_out[:most], state).score
+    worker = _Equalizer(partial(_rounded, plan=plan, profile=profile), judge, feeds, state, alone=not plan.integer)
     return worker.run(model, profile.symmetric)
 
 
@@ -62,9 +68,9 @@ def equalized_weights(
     store: Callable[[ir.Model], None],
 ) -> tuple[ir.Model, Mapping[str, str]]:
     """The same where weights alone become integers, which ``store`` does in place."""
-    reference = Reference(model.clone(), feeds[:_SCORED], state)
-    judge = partial(stored_score, reference, store)
-    worker = _Equalizer(partial(_stored, profile=profile), judge, feeds[:_MEASURED], state, alone=True)
+    feeds = feeds[: affordable_samples(model, *_SAMPLES)]
+    judge = partial(stored_score, Reference(model.clone(), feeds, state), store)
+    worker = _Equalizer(partial(_stored, profile=profile), judge, feeds, state, alone=True)
     return worker.run(model, profile.symmetric)
 
 
@@ -122,10 +128,19 @@ def _stored(graph: ir.Graph, profile: QuantProfile) -> frozenset[ir.Node]:
     return frozenset(node for unit in find_units(graph, profile) if is_candidate(unit) for node in unit.nodes)
 
 
-def _score(
-    model: ir.Model, plan: Plan, profile: QuantProfile, feeds: Sequence[Feed], state: Mapping[str, Array]
-) -> Score:
-    units = find_units(model.graph, profile)
-    seen = observe(model, measurable(units), feeds, state, infinities=True)
-    plan = replace(plan, integer=plan.integer - marking_units(units, seen))
-    return Trials(model, Ranges(seen, profile, Traits(flat_values(model.graph))), feeds, state).score(plan)
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    """What ``plan`` keeps of a float model on held-out samples, with ranges of ``measured`` ones."""
+
+    plan: Plan
+    profile: QuantProfile
+    measured: Sequence[Feed]
+    held_out: Sequence[Feed]
+    state: Mapping[str, Array]
+
+    def score(self, model: ir.Model) -> Score:
+        units = find_units(model.graph, self.profile)
+        seen = observe(model, measurable(units), self.measured, self.state, infinities=True)
+        plan = replace(self.plan, integer=self.plan.integer - marking_units(units, seen))
+        ranges = Ranges(seen, self.profile, Traits(flat_values(model.graph)))
+        return Trials(model, ranges, self.held_out, self.state).score(plan)

@@ -11,6 +11,7 @@ import pytest
 from onnx import helper
 
 from convertkit.artifact import Array
+from convertkit.data.held_out import held_out_positions
 from convertkit.onnx.edit import array_of
 from convertkit.onnx.load import load_model
 from convertkit.quantization.graph.replay import open_session, run_all
@@ -247,6 +248,24 @@ def test_scales_stay_moved_only_where_what_is_stored_keeps_more(gains: bool) -> 
     scaled, moved = equalized_weights(model, ort_profile(ExportOptions("x", precision="w8")), FEEDS, {}, store)
     assert bool(moved) == gains
     assert (scaled is model) != gains
+
+
+@pytest.mark.parametrize("loud", ["nowhere", "where it is measured", "where it is judged"])
+def test_a_channel_that_other_samples_fill_is_not_widened(quantized, loud: str) -> None:
+    """A quiet channel that the second layer needs a hundred times as much as the other: in some samples it is loud."""
+    constants = {"w1": np.eye(2), "w2": np.random.default_rng(0).normal(0, 1, (6, 2)) * [100, 1]}
+    nodes = [
+        helper.make_node("Conv", ["x", "w1"], ["a"], "first"),
+        helper.make_node("Relu", ["a"], ["b"], "between"),
+        helper.make_node("Conv", ["b", "w2"], ["y"], "second"),
+    ]
+    floats = {name: np.asarray(value, np.float32)[:, :, None, None] for name, value in constants.items()}
+    data = np.random.default_rng(1).uniform(-0.2, 1, (24, 2, 8, 8)).astype(np.float32)
+    judged = np.isin(np.arange(24), held_out_positions(24))
+    quiet = {"nowhere": judged | True, "where it is measured": judged, "where it is judged": ~judged}[loud]
+    data[quiet, 0] *= 0.01
+    result = quantized(model_of(nodes, floats, {"x": [1, 2, 8, 8]}, {"y": [1, 6, 8, 8]}), data, without_costs=True)
+    assert bool(result.stage.diagnosis["equalized"]) == (loud == "nowhere")
 
 
 def test_where_it_does_not_gain_it_is_not_done(quantized) -> None:
