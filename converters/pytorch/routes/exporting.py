@@ -89,7 +89,15 @@ def _translations(program: Any) -> dict[Any, Any]:
 
 
 def write_program(program: Any, inputs: Sequence[str], outputs: Sequence[str], path: str) -> None:
-    """Translate an exported program to ONNX under the given names."""
+    """Translate an exported program to ONNX under the given names.
+
+    Without gradients: taking operators apart records them, and some have none for complex numbers.
+    """
+    with torch.no_grad():
+        _write(program, inputs, outputs, path)
+
+
+def _write(program: Any, inputs: Sequence[str], outputs: Sequence[str], path: str) -> None:
     keep_zeros(program)
     solve_at_once(program)
     take_centres(program)

@@ -25,6 +25,11 @@ ORT_OPSET = 26
 """The newest opset of the default domain that ONNX Runtime loads."""
 _QUIET = 4
 _IR_VERSION = 13
+_NEW_MODES = {b"bilinear": b"linear", b"bicubic": b"cubic"}
+_NEW_MODES_SINCE = 20
+"""GridSample.  Source: ONNX operators' changelog, GridSample-16 and GridSample-20."""
+_TAPS = {"linear": 4, "bilinear": 4, "cubic": 16, "bicubic": 16}
+"""Pixels that a sample of an image is a sum of, by mode."""
 _TYPES = ("to", "dtype", "output_dtype", "output_datatype", "stash_type", "softmax_precision", "precision")
 Arrays = list[Array]
 Compute = Callable[[Mapping[str, Array]], Arrays]
@@ -53,6 +58,8 @@ class Outside:
     def run(self, call: Call) -> Results:
         """The results in double with the model's types, rounded; ``Unsupported`` where nobody has a double kernel."""
         feed = {f"in{i}": value.array for i, value in enumerate(call.inputs) if isinstance(value, Tensor)}
+        if _samples(call.node):
+            feed["in1"] = _coordinates(call, feed["in1"])
         arrays = self._arrays(call, feed)
         places = [place for place, value in enumerate(call.node.outputs) if value.name]
         results: list[Value] = [None] * len(call.node.outputs)
@@ -89,12 +96,22 @@ class Outside:
         raise Unsupported(f"nothing computes it in double ({'; '.join(reasons)})", subject=call.title)
 
 
+def _samples(node: ir.Node) -> bool:
+    return node.op_type == "GridSample" and not node.domain
+
+
+def _coordinates(call: Call, grid: Array) -> Array:
+    """A grid as kernels round it: three times from [-1, 1] to pixels, ``((g + 1) * size - 1) / 2``."""
+    return call.step(grid + 1.0, terms=9.0) - 1.0
+
+
 def _brief(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 
 
 def _value(call: Call, array: Array, dtype: ir.DataType) -> Value:
-    return real(call.step(array, dtype=dtype), dtype) if dtype in UNIT else Tensor(array, dtype)
+    terms = _TAPS.get(call.text("mode", "linear"), 1) if _samples(call.node) else 1
+    return real(call.step(array, terms, dtype), dtype) if dtype in UNIT else Tensor(array, dtype)
 
 
 def _single(call: Call, feed: Mapping[str, Array]) -> onnx.ModelProto:
@@ -108,11 +125,22 @@ def _single(call: Call, feed: Mapping[str, Array]) -> onnx.ModelProto:
     for attribute in node.attribute:
         attribute.doc_string = ""
         _widen(attribute)
+    versions = dict(call.opsets)
+    if _samples(call.node):
+        _name_modes_anew(node)
+        versions[""] = max(versions.get("", 1), _NEW_MODES_SINCE)
     inputs = [_declared(name, array) for name, array in feed.items()]
     outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
     graph = onnx.helper.make_graph([node], "node", inputs, outputs)
-    opsets = [onnx.helper.make_opsetid(domain, version) for domain, version in call.opsets.items()]
+    opsets = [onnx.helper.make_opsetid(domain, version) for domain, version in versions.items()]
     return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
+
+
+def _name_modes_anew(node: onnx.NodeProto) -> None:
+    """GridSample-20 renamed modes and changed nothing of them; only kernels of that version compute in double."""
+    for attribute in node.attribute:
+        if attribute.name == "mode":
+            attribute.s = _NEW_MODES.get(attribute.s, attribute.s)
 
 
 def _widen(attribute: onnx.AttributeProto) -> None:

@@ -115,7 +115,17 @@ def _known_sizes(b: Builder, sizes: Tensor) -> tuple[int, ...]:
         return tuple(size for each in producer.inputs if each is not None for size in _known_sizes(b, each))
     if producer is not None and producer.code == "SHAPE" and producer.inputs[0] is not None:
         return producer.inputs[0].shape
+    if producer is not None and producer.code == "GATHER" and (picked := _picked(b, *producer.inputs[:2])):
+        return picked
     return (DYNAMIC,) * rank_of(sizes)
+
+
+def _picked(b: Builder, sizes: Tensor | None, places: Tensor | None) -> tuple[int, ...]:
+    """Of computed sizes those at constant places, as in another layout; empty where the places are computed."""
+    if sizes is None or places is None or places.constant is None or sizes.rank != 1:
+        return ()
+    known = _known_sizes(b, sizes)
+    return tuple(known[place] for place in places.constant.reshape(-1))
 
 
 def rank_of(sizes: Tensor) -> int:

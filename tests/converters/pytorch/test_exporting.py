@@ -99,3 +99,25 @@ def test_outputs_of_a_half_type_keep_it(dtype, kind, tmp_path):
     assert [(value.name, value.dtype.name) for value in outputs] == [
         ("a", kind), ("b", kind), ("c", kind), ("d", "FLOAT"), ("e", kind),
     ]  # fmt: skip
+
+
+def test_complex_numbers_that_are_set_one_by_one_need_no_gradients(tmp_path: Path) -> None:
+    """Parameters of a program want gradients, and setting an element of complex numbers has none."""
+
+    class Modes(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weights = torch.nn.Parameter(torch.randn(2, 3, generator=torch.Generator().manual_seed(0)))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            modes = torch.fft.rfft(x)
+            kept = torch.zeros_like(modes)
+            for place, mode in enumerate((0, 3)):
+                kept[:, :, mode] = modes[:, :, mode] * self.weights[place]
+            return torch.fft.irfft(kept, n=10)
+
+    module, x = Modes(), torch.randn(2, 3, 10, generator=torch.Generator().manual_seed(1))
+    program = torch.export.export(module, (x,), strict=False)
+    exporting.write_program(program, ["x"], ["y"], str(tmp_path / "model.onnx"))
+    got = ort.InferenceSession(str(tmp_path / "model.onnx")).run(None, {"x": x.numpy()})[0]
+    np.testing.assert_allclose(got, module(x).detach().numpy(), atol=1e-5)

@@ -340,6 +340,18 @@ def test_channels_of_a_shape_of_another_stay_known() -> None:
     case.agree(*({"x": numbers(batch, 3, 4)} for batch in BATCHES))
 
 
+def test_channels_of_a_shape_in_another_layout_stay_known() -> None:
+    """Ones like a feature map, moved by a flow to see what of it comes from outside (PWC-Net)."""
+    case = compiled("""<ir_version: 8, opset_import: ["" : 20]>
+        g (float[n,3,4,6] x, float[n,5,2,2] at) => (float[n,3,5,2] y)
+        <float[3,3,1,1] w = {1.,2.,3.,-1.,0.5,2.,1.,1.,-2.}, float one = {1.0}> {
+        f = Conv(x, w)  sizes = Shape(f)  ones = Expand(one, sizes)  a = GridSample<align_corners=1>(f, at)
+        m = GridSample<align_corners=1>(ones, at)  y = Mul(a, m) }""")
+    case.agree(
+        *({"x": numbers(batch, 3, 4, 6, seed=batch), "at": numbers(batch, 5, 2, 2, seed=batch)} for batch in BATCHES)
+    )
+
+
 @pytest.mark.parametrize("causal", [0, 1])
 @pytest.mark.parametrize("heads", [2, 4])
 def test_attention_of_every_batch_and_length(causal: int, heads: int) -> None:
