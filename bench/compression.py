@@ -72,7 +72,7 @@ def made(model: Path, way: str, folder: Path) -> Record:
     if done.returncode:
         told = [line for line in done.stderr.splitlines() if line.startswith("convertkit:")]
         return {"error": (told or done.stderr.strip().splitlines())[0][:300]}
-    notes = [line for line in done.stderr.splitlines() if line.startswith("note:")]
+    notes = [line for line in done.stdout.splitlines() if line.startswith("note:")]
     return {**recorded(folder / file, model, after.ru_utime - before.ru_utime), "notes": notes}
 
 
