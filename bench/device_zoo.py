@@ -212,7 +212,7 @@ def emulate(book: Book, name: str, found: dict[str, Path], core: str) -> None:
 
 
 def _near_the_best(book: Book, name: str, core: str) -> list[str]:
-    """Ours for that core and for all, and the peers' that the tables hold for nearly as fast as their fastest.
+    """Ours in float, for that core and for all, and peers' that the tables hold for nearly as fast as their fastest.
 
     So, too, of those peers' files alone whose SNR is no worse than that of ours.
     """
@@ -227,7 +227,7 @@ def _near_the_best(book: Book, name: str, core: str) -> list[str]:
     least = known[name, own[0], "probe"]["snr_median_db"] - AS_GOOD_DB if own else 0.0
     as_good = {label: ms for label, ms in peers.items() if known[name, label, "probe"]["snr_median_db"] >= least}
     near = [label for group in (peers, as_good) for label, ms in group.items() if ms <= NEARLY * min(group.values())]
-    return [*own, *dict.fromkeys(near)]
+    return [*(label for label in (FLOAT,) if label in told), *own, *dict.fromkeys(near)]
 
 
 def _told(estimate: Estimate) -> Row:
