@@ -5,7 +5,7 @@ Tried only after the exporter has refused the program, so nothing changes for on
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -24,10 +24,22 @@ from convertkit.converters.pytorch.operators.views import taken_apart
 _ATEN = torch.ops.aten
 
 
+def _broadcast(x: torch.Tensor, shape: Sequence[int], axes: Sequence[int]) -> torch.Tensor:
+    """``prims::broadcast_in_dim``: axis ``i`` of ``x`` becomes axis ``axes[i]``.
+
+    Deviations that keep their axes are taken apart into it, and a program that holds it is not taken apart again.
+    """
+    kept = dict(zip(axes, x.shape, strict=True))
+    return x.reshape([kept.get(axis, 1) for axis in range(len(shape))]).expand(list(shape))
+
+
+_VIEWS = {torch.ops.prims.broadcast_in_dim.default: _broadcast}
+
+
 def written_out(program: Any, translated: set[Any]) -> Any:
     """The exported program made of operators that the exporter has; ``translated`` are those that we translate."""
     table: dict[Any, Callable[..., Any]] = exporters.decompositions(translated)
-    own = {**LINEAR_ALGEBRA, **FACTORS, **EIGENVALUES, **SCANS, **SPECIAL, **BESSEL, **COMPLEX, **FREQUENCIES}
+    own = {**LINEAR_ALGEBRA, **FACTORS, **EIGENVALUES, **SCANS, **SPECIAL, **BESSEL, **COMPLEX, **FREQUENCIES, **_VIEWS}
     program = taken_apart(program, {**table, **own})
     _join_no_parts_that_are_taken_apart(program)
     return program
