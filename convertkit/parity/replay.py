@@ -15,7 +15,14 @@ from convertkit.parity.faint import LOOSER, explained_slices
 from convertkit.parity.far_integers import is_far, where_roundings_decide
 from convertkit.parity.near_ties import own_roundings
 from convertkit.parity.ranking import in_place
-from convertkit.parity.truth import AskTruth, Truth, explanation, leaves_a_limit, moves_as_many
+from convertkit.parity.truth import (
+    AskTruth,
+    Truth,
+    explanation,
+    is_nearest_by_luck,
+    leaves_a_limit,
+    moves_as_many,
+)
 from convertkit.parity.values import Departure, ParityReport, Recording, TensorDiff
 from convertkit.parity.verdict import departs, is_exact, is_rough, judge, within
 from convertkit.stage import FLOAT32, Feed, NamedRunner, Runner, Tolerance
@@ -258,6 +265,7 @@ def _told(
         if not moves_as_many(diff.changed, spread, diff.step):
             return ""
         floor = 1.001 * diff.step / diff.largest
+        picked = picked or is_nearest_by_luck(reference, value, truth.calmest[name], diff.step)
     whole = explanation(reference, output, value, spread, floor, calls, _usual(before, name), picked=picked)
     if whole and diff.faint:
         told = value, spread

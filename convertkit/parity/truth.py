@@ -37,18 +37,26 @@ _MUCH_NEARER = 64.0
 _NO_LUCK = 8
 """Elements of which all are as near; fewer have to be nearer in proportion."""
 _AS_NEAR = 16.0
+_OF_A_STEP = 2.0**-10
+"""What moves less than this part of a step moves no integer in front of it."""
 _OF_THE_SCALE = 2.0**-6
 """The part of an output's scale by which an artifact may be further from the truth than such a source.
 Measured by ``bench/delicate.py`` on small models of all kinds: the strictest power of two that refuses no right one."""
 
 
 class Truth(Protocol):
-    """What a model computes for one feed in float64, and the largest change that perturbed runs showed, by output."""
+    """What a model computes for one feed in float64, and how far perturbed runs are from that, by output.
+
+    ``spread`` is the largest change of each element, ``calmest`` the largest of any element in the run that has the
+    least.
+    """
 
     @property
     def values(self) -> Mapping[str, Array]: ...
     @property
     def spread(self) -> Mapping[str, Array]: ...
+    @property
+    def calmest(self) -> Mapping[str, float]: ...
 
     @property
     def ties(self) -> Callable[[], Ties | None]: ...
@@ -166,6 +174,16 @@ def moves_as_many(changed: float, spread: Array, step: float) -> bool:
     One of a hundred may be chance.  ``step`` is the scale of the integers.
     """
     return changed <= max(_BY_CHANCE, _AS_THE_SOURCE * float(np.mean(spread > 0.5 * step)))
+
+
+def is_nearest_by_luck(reference: Array, value: Array, calmest: float, step: float) -> bool:
+    """Whether a source of integers is nearer to the truth than roundings may carry it, as some perturbed run is.
+
+    In that run no value went over a tie, as in the source; where none is so near, the source computes in a way of its
+    own.  ``step`` is the scale of the integers.
+    """
+    of_source = _largest(_error(reference, value, np.zeros(value.shape, bool)))
+    return calmest <= max(_MUCH_NEARER * of_source, _OF_A_STEP * step)
 
 
 def is_ill_conditioned(truth: Truth, bound: float) -> bool:

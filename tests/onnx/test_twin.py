@@ -261,12 +261,30 @@ def test_a_deviation_of_equal_elements_may_be_zero(canonical, epsilon, least, mo
     assert least <= truth.spread["y"].max() <= most
 
 
+def test_the_calmest_run_is_one_that_rounds_each_element_on_its_own(tmp_path):
+    """Rounded alike, equal elements have no deviation, which is no luck of that run."""
+    x = np.repeat(np.float32([[1e-7], [3e-4]]), 24, 1)
+    nodes = [
+        node("Log", "x", "l"),
+        node("ReduceMean", "l axes", "mean"),
+        node("Sub", "l mean", "deviations"),
+        node("Mul", "deviations deviations", "squares"),
+        node("ReduceMean", "squares axes", "variance"),
+        node("Sqrt", "variance", "std"),
+        node("Div", "std epsilon"),
+    ]
+    constants = {"axes": np.array([1]), "epsilon": np.float32(1e-8)}
+    truth = truth_of(artifact(tmp_path, nodes, {"x": x}, constants=constants), {"x": x})
+    assert truth.calmest["y"] > 10
+
+
 def test_a_mean_variance_normalization_of_equal_elements_is_zero_or_one(tmp_path):
     x = np.full((2, 3, 4, 5), 0.5537, np.float32)
     made = artifact(tmp_path, [node("MeanVarianceNormalization", "x")], {"x": x})
     truth = truth_of(made, {"x": x})
     assert not truth.values["y"].any()
     assert 0.1 < truth.spread["y"].max() < 10
+    assert truth.calmest["y"] > 0.1, "equal elements are rounded apart in every run"
     tiny = 1e-7 * RNG.standard_normal((2, 3, 4, 5)).astype(np.float32)
     truth = truth_of(made, {"x": tiny})
     np.testing.assert_allclose(truth.values["y"], single(made, {"x": tiny})["y"], rtol=0, atol=1e-5)
@@ -404,6 +422,26 @@ def test_thorough_runs_find_integers_that_few_miss(tmp_path):
     assert (many.spread["y"] >= few.spread["y"]).all()
     moved = [float(np.mean(each.spread["y"] > 0)) for each in (few, many)]
     assert 0 < moved[0] < 0.97 < 0.99 < moved[1]
+
+
+def test_one_value_near_a_tie_moves_in_some_runs_alone(tmp_path):
+    """All of the output hangs on it; the calmest run leaves it, that of a thousand such values turns some."""
+    step, third = np.float32(0.1), np.float32(1 / 3)
+    near = (np.float32(100.5 * 0.3) * (1 + np.arange(-9, 9) * 2.0**-23)).astype(np.float32)
+    off = np.abs(near.astype(np.float64) * third / step - 100.5)
+    x = near[[off.argmin()]]
+    nodes = [
+        node("Mul", "x third", "m"),
+        node("QuantizeLinear", "m s z", "q"),
+        node("DequantizeLinear", "q s z", "d"),
+        node("Mul", "d many", "y"),
+    ]
+    constants = {"third": third, "s": step, "z": np.int8(0), "many": np.ones(5, np.float32)}
+    made = artifact(tmp_path, nodes, {"x": x}, constants=constants)
+    with Twin(made) as twin:
+        truth = twin.run({"x": x}).thorough()
+    assert truth.calmest["y"] < 1e-6
+    assert (truth.spread["y"] > 0.09).all()
 
 
 def test_outputs_behind_the_place_of_a_largest_element_are_told(tmp_path):

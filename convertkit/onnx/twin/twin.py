@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from types import TracebackType
 from typing import Self
@@ -42,15 +42,18 @@ class Truth:
 
     ``values`` holds the outputs by name, floats as float64, other dtypes as they are.  ``spread`` has the same names
     and shapes, float64: the largest ``|perturbed - value|`` elementwise over the perturbed runs; inf where a perturbed
-    run is not finite and the value is, or where a discrete value flips beyond comparison.  ``ties`` computes, when it
-    is called, what else the model may deliver where candidates tie; None for a model that chooses none.  ``thorough``
-    makes more perturbed runs, when it is called.  ``near_ties`` computes what the model delivers where integer kernels
-    round their own way what lies within a part of a step from a tie, once for each of several runs.  ``placed`` are the
-    outputs behind the place of a largest or least element: the next element is the largest by a rounding.
+    run is not finite and the value is, or where a discrete value flips beyond comparison.  ``calmest`` is, by name, the
+    largest such change of that perturbed run which has the least; runs that round equal values alike do not count.
+    ``ties`` computes, when it is called, what else the model may deliver where candidates tie; None for a model that
+    chooses none.  ``thorough`` makes more perturbed runs, when it is called.  ``near_ties`` computes what the model
+    delivers where integer kernels round their own way what lies within a part of a step from a tie, once for each of
+    several runs.  ``placed`` are the outputs behind the place of a largest or least element: the next element is the
+    largest by a rounding.
     """
 
     values: Outputs
     spread: Outputs
+    calmest: Mapping[str, float]
     ties: Callable[[], Ties | None]
     thorough: Callable[[], Truth]
     near_ties: Callable[[float], tuple[Outputs, ...]]
@@ -109,8 +112,7 @@ class Twin:
 
     def _truth(self, inputs: Mapping[str, Value]) -> Truth:
         values = self._outputs(inputs, Noise(0))
-        nothing = {name: np.zeros(np.shape(value)) for name, value in values.items()}
-        spread = self._moved(inputs, values, nothing, self._noises())
+        moved = _Moved.of(values).by(self._outputs, inputs, self._noises())
         ties, near_ties = cache(partial(self._ties, inputs)), cache(partial(self._near_ties, inputs))
         placed = self._placed()
 
@@ -118,24 +120,16 @@ class Twin:
         def thorough() -> Truth:
             more = map(Noise, range(RUNS + 2, THOROUGH + 2))
             with threadpool_limits(limits=1, user_api="blas"):
-                wider = self._moved(inputs, values, spread, more)
-            return Truth(values, wider, ties, thorough, near_ties, placed)
+                wider = moved.by(self._outputs, inputs, more)
+            return Truth(values, wider.spread, wider.calmest, ties, thorough, near_ties, placed)
 
-        return Truth(values, spread, ties, thorough, near_ties, placed)
+        return Truth(values, moved.spread, moved.calmest, ties, thorough, near_ties, placed)
 
     def _placed(self) -> frozenset[str]:
         assert self._model is not None, "the twin is used as a context manager"
         found = following(self._model.graph, _PLACES)
         pairs = zip(self._artifact.outputs, self._model.graph.outputs, strict=True)
         return frozenset(spec.name for spec, value in pairs if value in found)
-
-    def _moved(self, inputs: Mapping[str, Value], values: Outputs, spread: Outputs, noises: Iterable[Noise]) -> Outputs:
-        """``spread``, and what these runs show beyond it."""
-        found = dict(spread)
-        for noise in noises:
-            perturbed = self._outputs(inputs, noise)
-            found = {name: np.maximum(found[name], distance(perturbed[name], value)) for name, value in values.items()}
-        return found
 
     def _near_ties(self, inputs: Mapping[str, Value], steps: float) -> tuple[Outputs, ...]:
         with threadpool_limits(limits=1, user_api="blas"):
@@ -183,6 +177,35 @@ class Twin:
 
     def _named(self, results: Sequence[Value]) -> Outputs:
         return {spec.name: _decoded(spec, value) for spec, value in zip(self._artifact.outputs, results, strict=True)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    """How far perturbed runs are from the values: the furthest elementwise, and the calmest run as a whole."""
+
+    values: Outputs
+    spread: Outputs
+    calmest: Mapping[str, float]
+
+    @classmethod
+    def of(cls, values: Outputs) -> Self:
+        """Before any run."""
+        nothing = {name: np.zeros(np.shape(value)) for name, value in values.items()}
+        return cls(values, nothing, dict.fromkeys(values, np.inf))
+
+    def by(
+        self, run: Callable[[Mapping[str, Value], Noise], Outputs], inputs: Mapping[str, Value], noises: Iterable[Noise]
+    ) -> Self:
+        """The same after more runs."""
+        spread, calmest = dict(self.spread), dict(self.calmest)
+        for noise in noises:
+            perturbed = run(inputs, noise)
+            for name, value in self.values.items():
+                change = distance(perturbed[name], value)
+                spread[name] = np.maximum(spread[name], change)
+                if not noise.is_steady:
+                    calmest[name] = min(calmest[name], float(change.max(initial=0.0)))
+        return replace(self, spread=spread, calmest=calmest)
 
 
 def distance(perturbed: Array, value: Array) -> Array:
