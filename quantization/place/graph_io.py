@@ -24,7 +24,7 @@ def quantize_ends(graph: ir.Graph, profile: QuantProfile, statistics: Mapping[st
             continue
         producer = value.producer()
         for node in (use.node for use in value.uses()) if producer is None else (producer,):
-            if not _rounds_what_it_reads(node, profile):
+            if producer is None or not _rounds_what_it_reads(node, profile):
                 node.metadata_props[KEEP_FLOAT] = _WHY
         quantizers = [use.node for use in value.uses() if use.node.op_type == "QuantizeLinear"]
         if quantizers:
@@ -45,7 +45,7 @@ def _is_integer_end(value: ir.Value) -> bool:
 
 
 def _rounds_what_it_reads(node: ir.Node, profile: QuantProfile) -> bool:
-    """Whether a product reads float activations and stored integers: with the mark its weights would be made real."""
+    """Whether a product at an output reads floats and stored integers: with the mark its weights would be made real."""
     if node.op_type not in profile.dynamic or any(value is None for value in node.inputs[:2]):
         return False
     read, weight = (same_numbers(value).producer() for value in node.inputs[:2] if value is not None)

@@ -14,10 +14,16 @@ from convertkit.artifact import Array
 from convertkit.data.held_out import spread
 from convertkit.quantization.search.quality import CLEAR_DB, Quality
 from convertkit.quantization.search.reference import Reference
-from convertkit.stage import Feed
+from convertkit.stage import Feed, FeedSource
 
 _GAP_DB = 3.0
 """Errors on new samples have twice the power of those on fitted ones."""
+_APART_DB = 0.05
+
+
+def is_seen(quality: Quality | None, fitted: Sequence[Feed] | FeedSource | None) -> bool:
+    """Whether samples were too few to hold any out, so that those that were fitted to judge, too."""
+    return quality is not None and fitted is not None and quality.samples == len(fitted)
 
 
 def gap(
@@ -27,13 +33,15 @@ def gap(
 
     ``fitted`` are the samples that weights of ``made`` were fitted to, of which as many are asked as were held out.
     """
+    if is_seen(held_out, fitted):
+        return f"of {len(fitted)} none is held out, so that nothing tells what new ones keep"
     if held_out.before_db >= CLEAR_DB:
         return None
     feeds = [fitted[place] for place in spread(len(fitted), held_out.samples)]
     seen = Reference(original.clone(), feeds, state).quality(made.clone())
     if held_out.before_db >= seen.before_db - _GAP_DB:
         return None
-    return f"the {len(fitted)} that weights were fitted to keep {_told(seen)}, held-out ones {_told(held_out)}"
+    return f"those that weights were fitted to keep {_told(seen)}, held-out ones {_told(held_out)}"
 
 
 def notes(found: str | None) -> list[str]:
@@ -48,4 +56,5 @@ def ways_out(found: str | None) -> list[str]:
 
 def _told(quality: Quality) -> str:
     agreement = "" if quality.agreement is None else f" and {100 * quality.agreement:.1f} % agreement"
-    return f"{quality.before_db:.1f} dB{agreement}"
+    where = " before the softmax or sigmoid" if abs(quality.before_db - quality.snr_db) > _APART_DB else ""
+    return f"{quality.before_db:.1f} dB{where}{agreement}"

@@ -24,7 +24,7 @@ from convertkit.quantization.effect import held_out
 from convertkit.quantization.graph.step import LossyStep
 from convertkit.quantization.graph.work import multiply_adds
 from convertkit.quantization.prepare.prepare import prepare
-from convertkit.quantization.pruning.generalization import gap, notes, ways_out
+from convertkit.quantization.pruning.generalization import gap, is_seen, notes, ways_out
 from convertkit.quantization.pruning.joint import fit_jointly
 from convertkit.quantization.pruning.patterns import AUTO
 from convertkit.quantization.pruning.priced import Counts, Prices
@@ -93,14 +93,15 @@ class PruneChannels(LossyStep):
         if not share:
             raise Unsupported(f"--prune-channels {self.share} removes no whole channel of layers as narrow as these")
         before, after = work.prices.total(work.whole), work.prices.total(made.counts)
+        seen = is_seen(made.quality, self.calibration)
         told = f"{share:.1%} of the channels are gone"
-        told = told if made.quality is None else f"{told}; kept are {made.quality.told()}"
+        told = told if made.quality is None else f"{told}; kept are {made.quality.told(seen=seen)}"
         apart = None if self.choices.recover is not None else work.gap(made)  # training tells its own
         self.diagnosis = {
             "groups": work.described(made.counts),
             "channels": share,
             "estimated_time": after / before if before else None,
-            "held_out": held_out(made.quality),
+            "held_out": held_out(made.quality, is_all=seen),
             "notes": [told, *notes(apart)],
             "ways_out": ways_out(apart),
         }

@@ -17,6 +17,7 @@ import numpy as np
 import onnx_ir as ir
 
 from convertkit.artifact import Array
+from convertkit.data.held_out import spread
 from convertkit.onnx.edit import drop_unused
 from convertkit.progress import Progress
 from convertkit.quantization.graph.work import multiply_adds
@@ -58,6 +59,11 @@ class Found:
     snr_db: float | None = None
 
 
+def fitted_samples(model: ir.Model, feeds: Sequence[Feed]) -> list[Feed]:
+    """Those that layers are fitted to: fewer of large models, evenly spread."""
+    return [feeds[place] for place in spread(len(feeds), affordable_samples(model, *_SAMPLES))]
+
+
 class Sparsifier:
     """Prunes copies of one model on the same samples.  Products are told apart by their place in graph order."""
 
@@ -66,8 +72,7 @@ class Sparsifier:
     ) -> None:
         self.model, self.state, self._seed, self._progress = model, state, seed, progress
         self.products = find_products(model.graph)
-        count = affordable_samples(model, *_SAMPLES)
-        self.feeds = [feeds[index * len(feeds) // min(count, len(feeds))] for index in range(min(count, len(feeds)))]
+        self.feeds = fitted_samples(model, feeds)
         self._work = sum(map(multiply_adds, model.graph))
         search = sum(float(product.size) * product.rows.shape[2] for product in self.products)
         self._weights = measure_weights(model, self.products, self.feeds, state, seed)

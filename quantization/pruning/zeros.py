@@ -23,14 +23,14 @@ from convertkit.quantization.graph.reordered import forget_order
 from convertkit.quantization.graph.step import LossyStep
 from convertkit.quantization.prepare.prepare import prepare
 from convertkit.quantization.pruning.budgets import by_magnitude
-from convertkit.quantization.pruning.generalization import gap, notes, ways_out
+from convertkit.quantization.pruning.generalization import gap, is_seen, notes, ways_out
 from convertkit.quantization.pruning.gradual import pruned_gradually
 from convertkit.quantization.pruning.joint import JointFit
 from convertkit.quantization.pruning.order import better_orders, reordered
 from convertkit.quantization.pruning.patterns import AUTO, Pattern, neighbours, pattern
 from convertkit.quantization.pruning.products import Product, find_products, total
 from convertkit.quantization.pruning.removal import PruneChannels
-from convertkit.quantization.pruning.sparsify import Found, Sparsifier, fits
+from convertkit.quantization.pruning.sparsify import Found, Sparsifier, fits, fitted_samples
 from convertkit.quantization.pruning.surgery import explicit_biases
 from convertkit.quantization.search.floor import is_enough
 from convertkit.quantization.search.quality import Quality
@@ -83,13 +83,14 @@ class PruneWeights(LossyStep):
         products = find_products(model.graph)
         zeros = sum(each.zeros * product.size for each, product in _aligned(found, products))
         share = zeros / total(products)
+        seen = is_seen(quality, self.calibration)
         told = f"{share:.1%} of the weights of {len(found)} layers are zero"
-        told = told if quality is None else f"{told}; kept are {quality.told()}"
+        told = told if quality is None else f"{told}; kept are {quality.told(seen=seen)}"
         apart = None if self.choices.recover is not None else apart  # training tells its own
         self.diagnosis = {
             "layers": [asdict(each) for each in found],
             "zeros": share,
-            "held_out": held_out(quality),
+            "held_out": held_out(quality, is_all=seen),
             "notes": [told, *notes(apart)],
             "ways_out": ways_out(apart),
         }
@@ -114,7 +115,7 @@ class PruneWeights(LossyStep):
         judge = _Judge(JointFit(model.clone(), list(measuring), judging, state, seed, self.progress))
         self.progress.status("measuring layers")
         made = self._nearest(model, judge)
-        return made, gap(judge.fit.original, made[0], judge.fit.feeds, made[2], state)
+        return made, gap(judge.fit.original, made[0], fitted_samples(model, judge.fit.feeds), made[2], state)
 
     def _nearest(self, model: ir.Model, judge: _Judge) -> Judged:
         if self.wanted is None:
@@ -154,8 +155,9 @@ class PruneWeights(LossyStep):
                     worker = judge.worker(tried[0])
                     curves = worker.curves()
             elif share == low:
+                told = tried[2].told(seen=is_seen(tried[2], self.calibration))
                 raise Unsupported(
-                    f"--prune auto: even {share:.0%} of the weights cost too much, {tried[2].told()}",
+                    f"--prune auto: even {share:.0%} of the weights cost too much, {told}",
                     ways_out=("more calibration data", "--max-drop with more points", "--prune-channels"),
                 )
             else:

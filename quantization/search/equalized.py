@@ -9,6 +9,7 @@ from functools import partial
 import onnx_ir as ir
 
 from convertkit.artifact import Array
+from convertkit.data.held_out import spread
 from convertkit.profile import QuantProfile
 from convertkit.quantization.calibrate.flat import flat_values
 from convertkit.quantization.calibrate.observe import observe
@@ -55,7 +56,8 @@ def equalized(
         plan = replace(plan, stored=True)
     most = affordable_samples(model, *_SAMPLES)
     feeds = tuple(thinned(measured, most))
-    judge = _Judge(plan, profile, feeds, held_out[:most], state).score
+    judging = tuple(held_out[place] for place in spread(len(held_out), most))
+    judge = _Judge(plan, profile, feeds, judging, state).score
     worker = _Equalizer(partial(_rounded, plan=plan, profile=profile), judge, feeds, state, alone=not plan.integer)
     return worker.run(model, profile.symmetric)
 
@@ -67,7 +69,10 @@ def equalized_weights(
     state: Mapping[str, Array],
     store: Callable[[ir.Model], None],
 ) -> tuple[ir.Model, Mapping[str, str]]:
-    """The same where weights alone become integers, which ``store`` does in place."""
+    """The same where weights alone become integers, which ``store`` does in place.
+
+    ``feeds`` measure channels and judge: where no activation is rounded, no range is cut in other samples.
+    """
     feeds = feeds[: affordable_samples(model, *_SAMPLES)]
     judge = partial(stored_score, Reference(model.clone(), feeds, state), store)
     worker = _Equalizer(partial(_stored, profile=profile), judge, feeds, state, alone=True)

@@ -88,8 +88,11 @@ class Quality:
         """Whether it may be delivered at all where no accuracy gate has judged it."""
         return self.snr_db >= LEAST_DB and self.median_db >= LEAST_DB
 
-    def told(self) -> str:
-        """The figures in words: ``4.6 dB and 79.1 % agreement with float on 16 held-out samples``."""
+    def told(self, *, seen: bool = False) -> str:
+        """The figures in words: ``4.6 dB and 79.1 % agreement with float on 16 held-out samples``.
+
+        ``seen``: there were too few samples to hold any out.
+        """
         parts = [f"{self.snr_db:.1f} dB"]
         if self.median_db < GOOD_DB <= self.snr_db or self.median_db < LEAST_DB <= self.snr_db:
             parts[0] += f", {self.median_db:.1f} dB of the median sample,"
@@ -97,7 +100,8 @@ class Quality:
             parts.append(f"{100 * self.agreement:.1f} % agreement with float")
         if self.reconstruction_db is not None:
             parts.append(f"{self.reconstruction_db:.1f} dB of the reconstruction errors")
-        return f"{' and '.join(parts)} on {self.samples} held-out samples"
+        which = "samples that weights were fitted to" if seen else "held-out samples"
+        return f"{' and '.join(parts)} on {self.samples} {which}"
 
 
 def measure(expected: Sequence[Output], got: Sequence[Output]) -> Quality:

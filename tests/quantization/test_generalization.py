@@ -38,12 +38,24 @@ def test_few_samples_are_told_and_many_are_not(tmp_path: Path, choices: dict[str
     few = diagnosis(tmp_path, images(FEW), **choices)
     kept, more = few["notes"]
     assert "kept are" in kept
-    told = "the 18 that weights were fitted to keep "
+    told = "those that weights were fitted to keep "
     assert more.startswith(f"more calibration samples would help: {told}")
     assert few["ways_out"][0].startswith(f"--calib with more samples: {told}")
     many = diagnosis(tmp_path, images(MANY), **choices)
     assert len(many["notes"]) == 1
     assert many["ways_out"] == []
+
+
+def test_of_few_samples_none_is_called_held_out(tmp_path: Path) -> None:
+    found = diagnosis(tmp_path, images(6), prune="0.6")
+    kept, more = found["notes"]
+    assert kept.endswith("on 6 samples that weights were fitted to")
+    assert more.endswith("of 6 none is held out, so that nothing tells what new ones keep")
+    assert found["held_out"]["seen"] is True  # type: ignore[call-overload]
+
+
+def test_what_is_answered_well_enough_is_not_told(tmp_path: Path) -> None:
+    assert len(diagnosis(tmp_path, images(FEW), prune="0.1")["notes"]) == 1
 
 
 def test_training_tells_it_of_what_it_delivers(tmp_path: Path) -> None:

@@ -67,6 +67,25 @@ def test_what_nobody_measured_is_refused(quantized: Quantize) -> None:
         converted(result, "int8")
 
 
+def test_a_product_of_an_input_that_stays_float_is_told_as_float(quantized: Quantize) -> None:
+    """Behind the pair it reads integers made real, which no kernel quantizes on the fly."""
+    rng = np.random.default_rng(0)
+    weights = {name: rng.normal(0, 0.1, (512, 512)).astype(np.float32) for name in ("w", "v")}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"], "first"),
+        helper.make_node("Relu", ["a"], ["r"], "relu"),
+        helper.make_node("MatMul", ["r", "v"], ["y"], "second"),
+    ]
+    model = model_of(nodes, weights, {"x": [64, 512]}, {"y": [64, 512]})
+    data = rng.normal(0, 2, (24, 64, 512)).astype(np.float32)
+    result = quantized(model, data, io_dtype="int8")
+    options = Options(precision="int8", io_dtype="int8")
+    compiled = compile_model(load_model(result.after.path), options)
+    products = [each for each in compiled.program.subgraphs[0].operations if each.code == "FULLY_CONNECTED"]
+    integers = sum(each.inputs[1].dtype == "int8" for each in products if each.inputs[1] is not None)
+    assert result.stage.diagnosis["integer_macs_share"] == integers / len(products)
+
+
 def ends_in_a_product() -> onnx.ModelProto:
     """Products in integers, their Softmax in float, and of that another product."""
     rng = np.random.default_rng(0)

@@ -106,6 +106,7 @@ def _four(x: Tensor) -> Tensor:
 LINEAR_ALGEBRA: Mapping[str, Function] = {
     "inverse": lambda x: torch.linalg.inv(_four(x)),
     "inverse_beside_a_deviation": lambda x: torch.linalg.inv(_four(x)) / x.std(dim=(0, 1), keepdim=True),
+    "inverse_beside_deviations": lambda x: torch.linalg.inv(_four(x)) + _four(x).std(dim=1, keepdim=True),
     "inverse_without_a_first_pivot": lambda x: torch.linalg.inv(torch.eye(4).flip(0) + x[0, 0] * torch.eye(4) * 0),
     "solution": lambda x: torch.linalg.solve(_four(x), x.view(3, 4, 2)),
     "solution_for_a_vector": lambda x: torch.linalg.solve(_four(x), x[:, :4]),
