@@ -208,9 +208,9 @@ ONNX Runtime's float32. Latency: the process's own time for a call on one thread
 process, three processes (some rows of ONNX Runtime and TensorFlow: one). *Ours* is convertkit's time over the peer's:
 the median of the processes' medians of ratios within a round, and in brackets the least and the greatest end of their
 95 % intervals. Where these hold 1 the two are equally fast as far as this run can tell. The processor has VNNI.
-On keyword spotting ONNX Runtime's integers are about as fast as its floats: ours stores the weights as integers and
-computes in float, as integers would save less than the 30 % that convertkit asks for, on maps
-[lying on their side](onnxruntime-sideways.md).
+On keyword spotting ours stores the weights as integers for ONNX Runtime and computes in float, as integers would save
+less than the 30 % that convertkit asks for, on maps [lying on their side](onnxruntime-sideways.md): they are as fast as
+floats on a processor with AMX, and take 0.84 of their time here, at 20 dB less.
 """
 _WHAT = {
     "onnxruntime": "onnxruntime.quantization 1.31.1 (QDQ, per channel, signed) and Olive 0.13.0\n"
