@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from convertkit.data.evaluation import find_metric
 from convertkit.errors import FeedError, UsageError
+from convertkit.recipe import ExportOptions
 from convertkit.records import Evaluation
 from convertkit.steps.judge import gate_error
 from tests import onnx_models
@@ -115,8 +117,34 @@ def test_labels_that_do_not_fit_end_an_export_before_the_target_s_steps(tmp_path
 
 def test_an_error_that_grows_is_said_to_rise() -> None:
     evaluation = Evaluation("mse", 4, 0.5, 1.0, 100.0, 1.0)
-    told, *ways = str(gate_error(evaluation)).splitlines()
+    int8 = ExportOptions("m.onnx", precision="int8")
+    told, *ways = str(gate_error(evaluation, int8)).splitlines()
     assert told == "mse rose from 0.5 to 1: 100 %, --max-drop allows 1"
     assert len(ways) == 3
     assert all(way.startswith("  try   ") for way in ways), "the page lists them as ways out"
-    assert str(gate_error(replace(evaluation, metric="top1"))).startswith("top1 fell from")
+    assert str(gate_error(replace(evaluation, metric="top1"), int8)).startswith("top1 fell from")
+
+
+@pytest.mark.parametrize(
+    ("choices", "words"),
+    [
+        ({}, ["more samples for --calib", "a larger --max-drop"]),
+        ({"precision": "int8"}, ["more samples for --calib", "--w8 instead", "a larger --max-drop"]),
+        ({"prune": "0.8"}, ["more samples", "--prune with a smaller share", "--recover:", "a larger --max-drop"]),
+        ({"prune": "auto", "recover": 1.0}, ["more samples", "--prune with a small share", "a larger --max-drop"]),
+    ],
+)
+def test_ways_out_of_the_gate_are_those_of_what_was_asked_for(choices: dict[str, object], words: list[str]) -> None:
+    evaluation = Evaluation("top1", 4, 100.0, 80.0, 20.0, 1.0)
+    options = ExportOptions("m.onnx", **choices)  # type: ignore[arg-type]
+    _, *ways = str(gate_error(evaluation, options)).splitlines()
+    assert [way.startswith(f"  try   {word}") for way, word in zip(ways, words, strict=True)] == [True] * len(words)
+
+
+def test_what_a_step_says_of_samples_goes_before_what_is_said_to_all() -> None:
+    evaluation = Evaluation("top1", 4, 100.0, 80.0, 20.0, 1.0)
+    step = SimpleNamespace(diagnosis={"ways_out": ["--calib with more samples: 9 dB beside 3"]})
+    options = ExportOptions("m.onnx", prune="0.8")
+    _, first, second, *_ = str(gate_error(evaluation, options, [step])).splitlines()  # type: ignore[list-item]
+    assert first == "  try   --calib with more samples: 9 dB beside 3"
+    assert second == "  try   --prune with a smaller share"

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from convertkit import plugins
 from convertkit.errors import FeedError, GateError
 from convertkit.recipe import ExportOptions
-from convertkit.records import Evaluation, Made
+from convertkit.records import Evaluation, Made, StepRecord
 from convertkit.stage import FeedSource
 from convertkit.steps import live
 from convertkit.steps.describe import Described, with_sizes
 from convertkit.steps.recorded import described
+from convertkit.steps.verify import ways_out
 from convertkit.tasks.task import Context, Task
 
 
@@ -104,16 +105,29 @@ class Evaluate(Task[Evaluation]):
         return Evaluation(metric.name, len(data), *values, metric.drop(*values), self.options.max_drop)
 
 
-def gate_error(evaluation: Evaluation) -> GateError:
-    """What ends an export that lost more accuracy than ``--max-drop`` allows."""
+def gate_error(evaluation: Evaluation, options: ExportOptions, steps: Sequence[StepRecord] = ()) -> GateError:
+    """What ends an export that lost more accuracy than ``--max-drop`` allows, with what its steps advise."""
     unit, moved = ("%", "rose") if evaluation.metric == "mse" else ("points", "fell")
-    return GateError(
+    told = (
         f"{evaluation.metric} {moved} from {evaluation.before:.4g} to {evaluation.after:.4g}: "
-        f"{evaluation.drop:.3g} {unit}, --max-drop allows {evaluation.max_drop:g}\n"
-        "  try   more samples for --calib, as varied as those of --eval\n"
-        "  try   --w8 instead of --int8: stored integers, float activations\n"
-        "  try   a larger --max-drop, where that much may be lost"
+        f"{evaluation.drop:.3g} {unit}, --max-drop allows {evaluation.max_drop:g}"
     )
+    advised = tuple(str(way) for step in steps for way in ways_out(step))
+    return GateError("\n".join((told, *(f"  try   {way}" for way in (*advised, *_ways(options, advised))))))
+
+
+def _ways(options: ExportOptions, advised: Sequence[str]) -> Iterator[str]:
+    """What loses less of what was asked for; samples, where no step has spoken of them."""
+    if not advised:
+        yield "more samples for --calib, as varied as those of --eval"
+    if options.precision == "int8":
+        yield "--w8 instead of --int8: stored integers, float activations"
+    for flag, share in (("--prune", options.prune), ("--prune-channels", options.prune_channels)):
+        if share is not None:
+            yield f"{flag} with a {'small' if share == 'auto' else 'smaller'} share"
+    if options.recover is None and options.pruned:
+        yield "--recover: training on the calibration data, without labels"
+    yield "a larger --max-drop, where that much may be lost"
 
 
 def _decides(options: ExportOptions, data: str) -> Mapping[str, object] | None:

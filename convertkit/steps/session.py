@@ -216,7 +216,7 @@ class Session:
         evaluation, found = None, Findings()
         if failed is None:
             evaluation = self._evaluated(links[-1])
-            failed = None if evaluation is None or evaluation.passed else gate_error(evaluation)
+            failed = None if evaluation is None or evaluation.passed else gate_error(evaluation, self._options, steps)
         if failed is None:
             found = self._measured(target, links)
             failed = refused(found.effective, self._options)

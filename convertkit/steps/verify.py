@@ -65,7 +65,7 @@ def failure(step: StepRecord) -> ParityError | None:
         if report.failures:
             more = f" (and {len(report.failures) - 1} more)" if len(report.failures) > 1 else ""
             lines = [f"verification failed after {step.stage}: {report.failures[0]}{more}, against {report.before}"]
-            return ParityError("\n".join((*lines, *(f"  try   {way}" for way in _ways_out(step)))))
+            return ParityError("\n".join((*lines, *(f"  try   {way}" for way in ways_out(step)))))
     unproven = step.versus_previous.unproven or step.versus_source.unproven
     return NotProven(
         f"not verified after {step.stage}: {unproven}\n"
@@ -74,7 +74,7 @@ def failure(step: StepRecord) -> ParityError | None:
     )
 
 
-def _ways_out(step: StepRecord) -> tuple[object, ...]:
+def ways_out(step: StepRecord) -> tuple[object, ...]:
     """What the stage itself advises."""
     found = (step.diagnosis or {}).get("ways_out", ())
     assert isinstance(found, list | tuple)
