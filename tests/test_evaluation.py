@@ -131,6 +131,11 @@ def test_an_error_that_grows_is_said_to_rise() -> None:
         ({}, ["more samples for --calib", "a larger --max-drop"]),
         ({"precision": "int8"}, ["more samples for --calib", "--w8 instead", "a larger --max-drop"]),
         ({"prune": "0.8"}, ["more samples", "--prune with a smaller share", "--recover:", "a larger --max-drop"]),
+        ({"prune": "2:4", "recover": 1.0}, ["more samples", "--prune with a small share", "a larger --max-drop"]),
+        (
+            {"target_latency": 0.7, "recover": 1.0},
+            ["more samples", "--target-latency with a larger", "a larger --max-"],
+        ),
         ({"prune": "auto", "recover": 1.0}, ["more samples", "--prune with a small share", "a larger --max-drop"]),
     ],
 )

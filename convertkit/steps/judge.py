@@ -122,9 +122,11 @@ def _ways(options: ExportOptions, advised: Sequence[str]) -> Iterator[str]:
         yield "more samples for --calib, as varied as those of --eval"
     if options.precision == "int8":
         yield "--w8 instead of --int8: stored integers, float activations"
-    for flag, share in (("--prune", options.prune), ("--prune-channels", options.prune_channels)):
-        if share is not None:
-            yield f"{flag} with a {'small' if share == 'auto' else 'smaller'} share"
+    for flag, asked in (("--prune", options.prune), ("--prune-channels", options.prune_channels)):
+        if asked is not None:  # a share, auto, or N:M
+            yield f"{flag} with a {'smaller' if asked.replace('.', '').isdigit() else 'small'} share"
+    if options.target_latency is not None:
+        yield "--target-latency with a larger share"
     if options.recover is None and options.pruned:
         yield "--recover: training on the calibration data, without labels"
     yield "a larger --max-drop, where that much may be lost"
