@@ -19,6 +19,7 @@ from convertkit.stage import Feed, FeedSource
 _GAP_DB = 3.0
 """Errors on new samples have twice the power of those on fitted ones."""
 _APART_DB = 0.05
+"""By which levels before and behind a softmax differ."""
 
 
 def is_seen(quality: Quality | None, fitted: Sequence[Feed] | FeedSource | None) -> bool:

@@ -86,7 +86,6 @@ class PruneWeights(LossyStep):
         seen = is_seen(quality, self.calibration)
         told = f"{share:.1%} of the weights of {len(found)} layers are zero"
         told = told if quality is None else f"{told}; kept are {quality.told(seen=seen)}"
-        apart = None if self.choices.recover is not None else apart  # training tells its own
         self.diagnosis = {
             "layers": [asdict(each) for each in found],
             "zeros": share,
@@ -115,6 +114,8 @@ class PruneWeights(LossyStep):
         judge = _Judge(JointFit(model.clone(), list(measuring), judging, state, seed, self.progress))
         self.progress.status("measuring layers")
         made = self._nearest(model, judge)
+        if self.choices.recover is not None:  # training tells its own
+            return made, None
         return made, gap(judge.fit.original, made[0], fitted_samples(model, judge.fit.feeds), made[2], state)
 
     def _nearest(self, model: ir.Model, judge: _Judge) -> Judged:

@@ -234,6 +234,16 @@ def test_another_epsilon_is_not_explained_near_silence(epsilon, tmp_path):
     assert (bad > 1e3 * truth.spread["y"].max()).any()
 
 
+DEVIATION = (
+    node("ReduceMean", "l axes", "again"),
+    node("Sub", "l again", "deviations"),
+    node("Mul", "deviations deviations", "squares"),
+    node("ReduceMean", "squares axes", "variance"),
+    node("Sqrt", "variance", "std"),
+)
+"""That of ``l`` along ``axes``."""
+
+
 @pytest.mark.parametrize("canonical", [False, True])
 @pytest.mark.parametrize(("epsilon", "least", "most"), [(1e-8, 60.0, 2e4), (1e-2, 0.0, 1e-2)])
 def test_a_deviation_of_equal_elements_may_be_zero(canonical, epsilon, least, most, tmp_path):
@@ -243,11 +253,7 @@ def test_a_deviation_of_equal_elements_may_be_zero(canonical, epsilon, least, mo
         node("Log", "x", "l"),
         node("ReduceMean", "l axes", "mean"),
         node("Sub", "l mean", "centered"),
-        node("ReduceMean", "l axes", "again"),
-        node("Sub", "l again", "deviations"),
-        node("Mul", "deviations deviations", "squares"),
-        node("ReduceMean", "squares axes", "variance"),
-        node("Sqrt", "variance", "std"),
+        *DEVIATION,
         node("Add", "std epsilon", "divisor"),
         node("Div", "centered divisor"),
     ]
@@ -266,11 +272,7 @@ def test_the_calmest_run_is_one_that_rounds_each_element_on_its_own(tmp_path):
     x = np.repeat(np.float32([[1e-7], [3e-4]]), 24, 1)
     nodes = [
         node("Log", "x", "l"),
-        node("ReduceMean", "l axes", "mean"),
-        node("Sub", "l mean", "deviations"),
-        node("Mul", "deviations deviations", "squares"),
-        node("ReduceMean", "squares axes", "variance"),
-        node("Sqrt", "variance", "std"),
+        *DEVIATION,
         node("Div", "std epsilon"),
     ]
     constants = {"axes": np.array([1]), "epsilon": np.float32(1e-8)}
