@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -30,6 +30,7 @@ class Flat(torch.nn.Module):  # type: ignore[misc]
         self._plain = tuple(leaf for leaf in leaves if leaf.parameter)
         self._slots = tuple(slots)
         self.model = Replay(subject.module) if subject.kind == "torchscript" else subject.module
+        self._numbers = _whole_numbers(subject.module, {slot.path for slot in slots})
 
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Compute once."""
@@ -38,8 +39,9 @@ class Flat(torch.nn.Module):  # type: ignore[misc]
         args, kwargs = self._box[0].arguments(self._plain, values)
         state = {slot.path: next(given).clone() for slot in lifted(self._slots)}
         constants = _constants(self._slots, self._plain, values)
+        numbers = {path: held for path, held in self._numbers.items() if path not in constants}
         compute = self._replayed if isinstance(self.model, Replay) else self._called
-        result, after = compute(args, kwargs, state, constants)
+        result, after = compute(args, kwargs, state, {**numbers, **constants})
         outputs = [_tensor(value) for _, value in named_outputs(result)]
         return (*outputs, *(_tensor(after[slot.path]) for slot in lifted(self._slots)))
 
@@ -55,10 +57,10 @@ class Flat(torch.nn.Module):  # type: ignore[misc]
         self, args: Any, kwargs: Any, state: dict[Path, Any], constants: Mapping[Path, Any]
     ) -> tuple[Any, dict[Any, Any]]:
         """Call an eager module with the state in place, and leave it as it was found."""
-        before = {slot.path: read(self.model, slot.path) for slot in self._slots}
+        before = {path: read(self.model, path) for path in (*(slot.path for slot in self._slots), *self._numbers)}
         try:
             for path, value in {**constants, **state}.items():
-                write(self.model, path, value)
+                write(self.model, path, torch.tensor(value) if path in self._numbers else value)
             compute = _with_lines(self.model) if isinstance(self.model, torch.fx.GraphModule) else self.model
             result = compute(*args, **kwargs)
             return result, {path: read(self.model, path) for path in state}
@@ -77,6 +79,22 @@ def _with_lines(program: torch.fx.GraphModule) -> Callable[..., Any]:
         return program.graph.process_outputs(results)
 
     return compute
+
+
+def _whole_numbers(module: torch.nn.Module, changing: Collection[Path]) -> dict[Path, int]:
+    """Buffers of one int64 without dimensions that no call changes, as numbers: sizes are computed from them.
+
+    The tracer knows the value of a tensor that is made while it traces, not of a buffer, and sizes that come from one
+    would depend on data.  An exported program has none left whose sizes do.
+    """
+    if isinstance(module, torch.fx.GraphModule):
+        return {}
+    found = {tuple(name.split(".")): held for name, held in module.named_buffers()}
+    return {
+        path: int(held.item())
+        for path, held in found.items()
+        if held.dtype == torch.int64 and held.dim() == 0 and path not in changing
+    }
 
 
 def _constants(slots: Sequence[Slot], leaves: Sequence[Leaf], values: Mapping[str, Any]) -> dict[Path, Any]:

@@ -250,3 +250,24 @@ class Pretrained(Reading):
 
 class Described(Reading):
     example_inputs = (torch.tensor([[8, 6, 0, 0, 1]]),)
+
+
+class Framed(Seeded):
+    """Pads to whole frames by sizes that are buffers, as transformers' audio codecs do."""
+
+    example_inputs = (torch.ones(2, 3, 17),)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv1d(3, 4, 5, stride=2)
+        self.cell = nn.LSTM(4, 4, batch_first=True)
+        for name, size in {"kernel": 5, "stride": 2, "padding": 3}.items():
+            self.register_buffer(name, torch.tensor(size), persistent=False)
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        frames = torch.ceil((x.shape[-1] - self.kernel + self.padding) / self.stride + 1).to(torch.int64) - 1
+        missing = frames * self.stride + self.kernel - self.padding - x.shape[-1]
+        if missing + self.padding >= x.shape[-1]:
+            x = nn.functional.pad(x, (0, 1))
+        padded = nn.functional.pad(x, (self.padding, missing), "reflect")
+        return {"frames": self.cell(self.layer(padded).transpose(1, 2) / self.stride)[0]}

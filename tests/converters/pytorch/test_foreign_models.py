@@ -253,3 +253,15 @@ def test_a_weight_of_torchao_inside_of_another_is_refused_by_its_class() -> None
             Unsupported, match="the weight weight is an object of torchao's class Held, which is not taken"
         ):
             _opened(weight, held)
+
+
+@pytest.mark.parametrize("form", ["module", "trace"])
+def test_sizes_that_are_buffers_are_known(form: str, tmp_path: Path) -> None:
+    module = foreign_models.Framed().eval()
+    source: str | Path = "foreign_models:Framed"
+    if form == "trace":
+        source = tmp_path / "model.pt"
+        torch.jit.trace(module, module.example_inputs, strict=False).save(str(source))
+    result = convertkit.export(source, "tflite", output=tmp_path / "out", input=["x:N,3,17"])
+    x = _floats(3, 3, 17)
+    _same(result, {"x": x}, [module(torch.from_numpy(x))["frames"]])
