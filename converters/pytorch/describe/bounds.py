@@ -9,9 +9,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from convertkit.converters.pytorch.describe.inputs import counted
 from convertkit.converters.pytorch.describe.prober import Prober
-from convertkit.converters.pytorch.model.leaves import Leaf
+from convertkit.converters.pytorch.model.leaves import Leaf, counted
 from convertkit.errors import SourceError
 from convertkit.parity.edge_inputs import UNTOLD
 

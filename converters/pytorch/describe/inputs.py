@@ -8,7 +8,7 @@ from typing import Any
 
 from convertkit.artifact import Dim
 from convertkit.converters.pytorch.model.examples import Example, ExampleArray, Item
-from convertkit.converters.pytorch.model.leaves import BATCH, Kind, Leaf, Path, leaf_name
+from convertkit.converters.pytorch.model.leaves import BATCH, Kind, Leaf, Path, counted, leaf_name
 from convertkit.converters.pytorch.model.subject import Parameter, Subject
 from convertkit.errors import UsageError
 
@@ -165,13 +165,6 @@ def free_second(leaves: Sequence[Leaf]) -> tuple[Leaf, ...] | None:
     return tuple(
         dataclasses.replace(leaf, shape=(leaf.shape[0], BATCH, *leaf.shape[2:])) if leaf.name in names else leaf
         for leaf in leaves
-    )
-
-
-def counted(leaves: Sequence[Leaf]) -> tuple[Leaf, ...]:
-    """Arrays of integers of which nobody said how far they go."""
-    return tuple(
-        leaf for leaf in leaves if leaf.dtype in ("int32", "int64") and leaf.value_range is None and not leaf.scalar
     )
 
 

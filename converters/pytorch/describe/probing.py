@@ -27,7 +27,6 @@ from convertkit.converters.pytorch.describe.constants import compared_integers
 from convertkit.converters.pytorch.describe.input_suggestions import request
 from convertkit.converters.pytorch.describe.inputs import (
     ShapesUnsaid,
-    counted,
     example_sizes,
     flags_only,
     free_batch,
@@ -41,7 +40,7 @@ from convertkit.converters.pytorch.describe.prober import Prober
 from convertkit.converters.pytorch.describe.size_bounds import exported_sizes, within_bounds
 from convertkit.converters.pytorch.model.check_inputs import turns
 from convertkit.converters.pytorch.model.examples import Example
-from convertkit.converters.pytorch.model.leaves import BATCH, Leaf, to_json
+from convertkit.converters.pytorch.model.leaves import BATCH, Leaf, counted, to_json
 from convertkit.converters.pytorch.model.programs import program_examples
 from convertkit.converters.pytorch.model.state import Slot, initial, lifted
 from convertkit.converters.pytorch.model.subject import Subject

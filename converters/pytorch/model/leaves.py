@@ -57,6 +57,13 @@ class Leaf:
         return dataclasses.replace(self, shape=shape)
 
 
+def counted(leaves: Sequence[Leaf]) -> tuple[Leaf, ...]:
+    """Arrays of integers of which nobody said how far they go."""
+    return tuple(
+        leaf for leaf in leaves if leaf.dtype in ("int32", "int64") and leaf.value_range is None and not leaf.scalar
+    )
+
+
 def to_json(leaves: Sequence[Leaf]) -> list[dict[str, Any]]:
     """Leaves as JSON values."""
     return [dataclasses.asdict(leaf) for leaf in leaves]

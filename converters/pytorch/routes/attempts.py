@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from convertkit.converters.pytorch.model.leaves import Leaf
 from convertkit.converters.pytorch.operators.kernels import lacking
 from convertkit.errors import ConvertKitError, ParityError, Unsupported
 
@@ -50,10 +51,11 @@ class Attempt:
         }
 
 
-def defeat(attempts: Sequence[Attempt], unset: Sequence[str] = ()) -> ConvertKitError:
+def defeat(attempts: Sequence[Attempt], unset: Sequence[str] = (), untold: Sequence[Leaf] = ()) -> ConvertKitError:
     """Why no route was accepted: with the numbers where some led to ONNX, else with what stopped each.
 
     ``unset`` names the state that is None before the first call: zeros, which stand for that, may be something else.
+    ``untold`` are inputs of integers of which nobody told the range: a mask may have been tried with a 3.
     """
     lines = [f"  tried {each.route}{'' if each.dynamic else ' (fixed batch)'}: {each.failure}" for each in attempts]
     told = "\n".join(lines)
@@ -66,7 +68,10 @@ def defeat(attempts: Sequence[Attempt], unset: Sequence[str] = ()) -> ConvertKit
     if wrong := [each for each in attempts if each.mismatch]:
         why = "; Python branches or loops that depend on data leave one path in a trace"
         traced = all(each.route.startswith("trace") for each in wrong)
-        return ParityError(f"no route to ONNX gives the results of the model{why if traced else ''}\n{told}")
+        ways = [f"\n  try   --input '{each.name}::{each.dtype}[0,M)' with what it may be" for each in untold]
+        return ParityError(
+            f"no route to ONNX gives the results of the model{why if traced else ''}\n{told}{''.join(ways)}"
+        )
     unknown = next((each.unknown for each in attempts if each.unknown and each.unknown["location"]), None)
     unknown = unknown or next((each.unknown for each in attempts if each.unknown), None)
     if unknown is not None:

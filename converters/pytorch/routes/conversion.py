@@ -10,6 +10,7 @@ from pathlib import Path
 from convertkit.artifact import Artifact
 from convertkit.converters.pytorch.model.check_inputs import check_feeds
 from convertkit.converters.pytorch.model.interface import Interface
+from convertkit.converters.pytorch.model.leaves import counted
 from convertkit.converters.pytorch.model.remote import RemoteModel
 from convertkit.converters.pytorch.routes.attempts import Attempt, defeat, doing, failed
 from convertkit.converters.pytorch.routes.canonical import canonical
@@ -81,7 +82,7 @@ def convert(
                 attempts.append(attempt)
                 if made is not None and not attempt.failure:
                     return Accepted(*made, interface, tuple(attempts))
-    raise defeat(attempts, interfaces[-1].unset)
+    raise defeat(attempts, interfaces[-1].unset, counted(interfaces[-1].leaves))
 
 
 def routes_for(kind: str, interface: Interface) -> Sequence[str]:

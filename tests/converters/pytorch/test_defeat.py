@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from convertkit.converters.pytorch.model.leaves import Leaf
 from convertkit.converters.pytorch.routes.attempts import Attempt, defeat
 from convertkit.errors import ParityError, Unsupported
 
@@ -19,6 +20,13 @@ def test_numbers_that_differ_are_exit_3_whatever_stopped_other_routes() -> None:
     assert "tried first: no such operator" in str(told)
     assert "tried second: off by 1" in str(told)
     assert "Python branches" not in str(told)
+
+
+def test_integers_of_unknown_range_are_told_as_a_way_out() -> None:
+    wrong, told = _attempt("first", "NaN", mismatch=True), defeat([_attempt("first", "NaN", mismatch=True)])
+    assert "--input" not in str(told)
+    told = defeat([wrong], untold=[Leaf("padding", "padding", ("N", 4), "int64")])
+    assert str(told).endswith("try   --input 'padding::int64[0,M)' with what it may be")
 
 
 def test_a_path_that_a_trace_loses_is_the_cause_where_traces_alone_are_wrong() -> None:
