@@ -104,7 +104,7 @@ def _traced(forward: Callable[..., Any], inputs: Sequence[Input]) -> tuple[FreeS
                 errors.append(error)
     free = [f"--input {name}:{','.join('1' if isinstance(d, str) else str(d) for d in shape)}"
             for name, shape, _ in inputs if any(isinstance(d, str) for d in shape)]  # fmt: skip
-    raise Unsupported(f"JAX cannot trace the model: {_sentence(errors[0])}", ways_out=tuple(free)) from errors[0]
+    raise Unsupported(f"JAX cannot trace the model: {sentence(errors[0])}", ways_out=tuple(free)) from errors[0]
 
 
 def _tried(inputs: tuple[Input, ...], factor: int, errors: Sequence[Exception]) -> Iterator[FreeSizes]:
@@ -135,8 +135,9 @@ def _trace(forward: Callable[..., Any], sizes: FreeSizes) -> Any:
     return export.export(jax.jit(forward, keep_unused=True), platforms=["cpu"])(*specs)
 
 
-def _sentence(error: Exception) -> str:
-    """The first line, with the next one where Keras only says in which call the reason behind it came up."""
-    lines = [line.strip() for line in _STYLE.sub("", str(error)).splitlines() if line.strip()]
+def sentence(error: Exception) -> str:
+    """What went wrong, in one line; Keras puts it behind a preamble that names the call, or the layer."""
+    _, _, inner = _STYLE.sub("", str(error)).rpartition("Exception encountered:")
+    lines = [line.strip() for line in inner.splitlines() if line.strip()]
     told = " ".join(lines[:2]) if lines and lines[0].startswith("Exception encountered") else "".join(lines[:1])
     return told[:300] or type(error).__name__

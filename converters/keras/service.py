@@ -25,7 +25,7 @@ from convertkit.converters.keras.compat import (
     resize_pictures_by,
 )
 from convertkit.converters.keras.free_sizes import Input
-from convertkit.converters.keras.lower import Program, compiled, exported
+from convertkit.converters.keras.lower import Program, compiled, exported, sentence
 from convertkit.converters.keras.operations import Keras2Operation, computes, hard_sigmoid
 from convertkit.converters.keras.pictures import resized
 from convertkit.converters.stablehlo.importer import to_onnx
@@ -69,7 +69,7 @@ class KerasService:
         try:
             results = self._results(flat)
         except _LOAD_ERRORS as error:
-            raise SourceError(f"the model does not run: {_sentence(error)}") from error
+            raise SourceError(f"the model does not run: {sentence(error)}") from error
         names = [name for name, _, _ in self._outputs()]
         return Reply(arrays={name: np.asarray(value) for name, value in zip(names, results, strict=True)})
 
@@ -103,7 +103,7 @@ class KerasService:
         try:
             self._model.export(params["to"], verbose=False)
         except _LOAD_ERRORS as error:
-            raise SourceError(f"Keras writes no SavedModel of it: {_sentence(error)}") from error
+            raise SourceError(f"Keras writes no SavedModel of it: {sentence(error)}") from error
         return Reply()
 
     def _program(self, shapes: dict[str, list[int | str]]) -> Program:
@@ -179,7 +179,7 @@ def _weights_into(factory: Any, path: Path) -> Any:
     try:
         model.load_weights(path)
     except _LOAD_ERRORS as error:
-        raise SourceError(f"{path}: its weights do not fit the model that --model gives: {_sentence(error)}") from error
+        raise SourceError(f"{path}: its weights do not fit the model that --model gives: {sentence(error)}") from error
     return model
 
 
@@ -199,7 +199,7 @@ def _load(path: Path, objects: dict[str, Any], trust: list[str], workdir: Path) 
                 return _with_tuples(_from_archive(path, described, objects, trusted, workdir))
             return _from_hdf5(path, described, objects, workdir)
     except _LOAD_ERRORS as error:
-        raise SourceError(f"{path}: Keras does not load it: {_sentence(error)}") from error
+        raise SourceError(f"{path}: Keras does not load it: {sentence(error)}") from error
 
 
 def _from_hdf5(path: Path, described: archive.Described, objects: dict[str, Any], workdir: Path) -> Any:
@@ -277,10 +277,3 @@ def _distinct(names: list[str], role: str) -> list[str]:
     if len(set(names)) == len(names) and all(names):
         return names
     return [f"{name or role}_{index}" for index, name in enumerate(names)]
-
-
-def _sentence(error: Exception) -> str:
-    """The first line of a message; Keras puts what went wrong behind a long preamble."""
-    _, _, inner = str(error).partition("Exception encountered:")
-    lines = [line.strip() for line in (inner or str(error)).splitlines() if line.strip()]
-    return lines[0][:300] if lines else type(error).__name__

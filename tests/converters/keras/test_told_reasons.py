@@ -1,4 +1,4 @@
-"""What is told of a model that JAX does not trace."""
+"""What is told of a model that Keras does not compute, load or trace."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("jax")
 pytest.importorskip("keras")
 
-from convertkit.converters.keras.lower import _sentence
+from convertkit.converters.keras.lower import sentence
 
 CALL = "Exception encountered when calling Resizing.call()."
 PREAMBLE = f"{CALL}\n\n\x1b[1mInvalid interpolation. Received: area\x1b[0m\n\nArguments"
@@ -17,9 +17,10 @@ PREAMBLE = f"{CALL}\n\n\x1b[1mInvalid interpolation. Received: area\x1b[0m\n\nAr
     ("said", "told"),
     [
         (PREAMBLE, "Exception encountered when calling Resizing.call(). Invalid interpolation. Received: area"),
+        ("<Dense> could not be deserialized.\n\nException encountered: No axis\nConfig={}", "No axis"),
         ("Shapes differ\nmore", "Shapes differ"),
         ("", "ValueError"),
     ],
 )
 def test_the_reason_is_behind_the_preamble(said: str, told: str) -> None:
-    assert _sentence(ValueError(said)) == told
+    assert sentence(ValueError(said)) == told
