@@ -16,14 +16,18 @@ from convertkit.quantization.pruning.joint import JointFit
 from convertkit.quantization.pruning.patterns import Pattern
 from convertkit.quantization.pruning.sparsify import Found, Sparsifier
 
-_LEAST_KEPT = 0.56
-"""Of the weights that are left, at least this share stays each time."""
+_LEAST_KEPT = 0.75
+"""Of the weights that are left, at least this share stays each time: small parts leave more than long fits do."""
+_FIRST = 0.45
+"""Smaller shares than this cost so little that they go at once."""
+_BETWEEN = 0.5
+"""The share of its steps that a fit between two parts has."""
 
 
 def on_the_way(share: float) -> tuple[float, ...]:
     """Rising shares of zeros, the last one ``share``: equal shares go of what is left."""
     kept = 1 - share
-    turns = max(1, math.ceil(math.log(kept) / math.log(_LEAST_KEPT)))
+    turns = math.ceil(math.log(kept) / math.log(_LEAST_KEPT)) if share >= _FIRST else 1
     return (*(1 - kept ** (turn / turns) for turn in range(1, turns)), share)
 
 
@@ -38,7 +42,7 @@ def pruned_gradually(model: ir.Model, wanted: Pattern, fit: JointFit) -> tuple[i
     found: Sequence[Found] = ()
     for turn, share in enumerate(shares):
         if turn:
-            fit.run(model)
+            fit.run(model, share=_BETWEEN)
         worker = Sparsifier(model, fit.feeds, fit.state, fit.seed, fit.progress)
         model, found = worker.pruned(Pattern(share), worker.curves())
     return model, found

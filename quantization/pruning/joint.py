@@ -76,16 +76,17 @@ class JointFit:
             return 0
         return int(steps * min(max(len(self.feeds) / _USUAL_SAMPLES, 1.0), _MOST_TIMES))
 
-    def run(self, pruned: ir.Model, kept: Kept = ALL) -> bool:
+    def run(self, pruned: ir.Model, kept: Kept = ALL, share: float = 1.0) -> bool:
         """Fit the weights of ``pruned`` in place; whether held-out samples are answered better than before.
 
-        ``kept`` are the channels that values of ``pruned`` have, where they have fewer than those of the original.
+        ``kept`` are the channels that values of ``pruned`` have, where they have fewer than those of the original;
+        ``share`` is that of the affordable steps.
         """
-        steps = self.steps
+        steps = math.ceil(share * self.steps)
         if not steps:
             return False
         teacher = Teacher(self.original, self.held_out, kept)
-        student = Student(pruned, teacher.targets, self.feeds[0])
+        student = Student(pruned, teacher.targets, self.feeds)
         if not student.trained:
             return False
         with one_thread():

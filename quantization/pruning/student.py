@@ -7,17 +7,16 @@ weights are products of them with the inputs of the layers.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
-import onnxruntime as ort
 
 from convertkit.artifact import Array
 from convertkit.quantization.graph.gradient import GRADIENT, add_gradients
 from convertkit.quantization.graph.gradient_tape import Tape
-from convertkit.quantization.graph.replay import open_session, run_all
+from convertkit.quantization.graph.several import AT_ONCE, Calls, for_several, joined
 from convertkit.quantization.graph.sizes import measure_sizes, sizes
 from convertkit.quantization.graph.units import constant
 from convertkit.quantization.pruning.products import Product, find_products
@@ -77,18 +76,19 @@ class Teacher:
             weights[inner[(index + 1) * len(inner) // (count + 1)]] = _INNER_WEIGHT / count
         classes = {name: _has_classes(made[name]) for name in read}
         copy.graph.outputs.extend(made[name] for name in weights if not made[name].is_graph_output())
-        self._names, self._session = tuple(weights), open_session(copy)
+        self._names, several = tuple(weights), for_several(copy, tuple(weights), feeds)
+        self._calls = Calls(several or copy, several=several is not None)
         answers = list(self.answers(feeds))
         self.targets = tuple(
             Target(name, weight, _power([answer[name] for answer in answers]), classes.get(name, False))
             for name, weight in weights.items()
         )
 
-    def answers(self, feeds: Iterable[Feed]) -> list[Arrays]:
+    def answers(self, feeds: Sequence[Feed]) -> list[Arrays]:
         """What is learnt, for each feed, of the channels that the student has."""
         return [
             {name: self._of(name, array) for name, array in answer.items()}
-            for answer in run_all(self._session, self._names, feeds, {})
+            for answer in self._calls(self._names, feeds)
         ]
 
     def _of(self, name: str, array: Array) -> Array:
@@ -101,13 +101,17 @@ class Teacher:
 class Student:
     """A copy of ``model`` with the weights of its products in ``arrays``."""
 
-    def __init__(self, model: ir.Model, targets: Sequence[Target], feed: Feed) -> None:
-        copy = model.clone()
-        measure_sizes(copy, feed, {})
+    def __init__(self, model: ir.Model, targets: Sequence[Target], feeds: Sequence[Feed]) -> None:
+        """``feeds`` tell sizes, and whether several samples can be computed at a time."""
+        products = find_products(model.graph)
+        several = for_several(model, _watched(products, targets), feeds)
+        together = 1 if several is None else AT_ONCE
+        copy = model.clone() if several is None else several
+        measure_sizes(copy, feeds[0] if several is None else joined(feeds[:AT_ONCE]), {})
         graph, tape = copy.graph, Tape(copy.graph)
         values = {str(value.name): value for node in graph for value in node.outputs}
-        pairs = list(zip(find_products(model.graph), find_products(graph), strict=True))
-        starts = {values[each.name]: _start(tape, values[each.name], each) for each in targets}
+        pairs = list(zip(products, find_products(graph), strict=True))
+        starts = {values[each.name]: _start(tape, values[each.name], each, together) for each in targets}
         own = [one for one, other in pairs if one.output is not None and _is_own(other)]
         known = add_gradients(tape, starts, [name for one in own for name in (str(one.output), _shifted(one))])
         self.arrays: Arrays = {}
@@ -119,12 +123,12 @@ class Student:
         ))  # fmt: skip
         wanted = dict.fromkeys((*self._read, *(each.name for each in targets)))
         graph.outputs.extend(values[name] for name in wanted if not values[name].is_graph_output())
-        self._session: ort.InferenceSession = open_session(copy)
+        self._calls = Calls(copy, several=several is not None)
 
     def loss(self, feeds: Sequence[Feed], wanted: Sequence[Arrays]) -> float:
         """How far what is learnt is from the teacher's: 0 where it is the same, about 1 where nothing is left."""
         names = [each.name for each in self._targets]
-        got = list(run_all(self._session, names, self._given(feeds, wanted), {}))
+        got = list(self._calls(names, _given(feeds, wanted), self.arrays))
         total = 0.0
         for target in self._targets:
             one, other = (
@@ -139,9 +143,8 @@ class Student:
         """The gradients, by the names of :attr:`arrays`, of the loss before it is divided by :attr:`weight`."""
         names = [GRADIENT + str(each.product.output) for each in self.trained]
         more = [GRADIENT + each.shifted for each in self.trained]
-        got = list(
-            run_all(self._session, [*dict.fromkeys((*self._read, *names, *more))], self._given(feeds, wanted), {})
-        )
+        asked = [*dict.fromkeys((*self._read, *names, *more))]
+        got = list(self._calls(asked, _given(feeds, wanted), self.arrays))
         made = {}
         for each, name in zip(self.trained, names, strict=True):
             x, gradient = self._inputs(each.product, feeds, got), np.concatenate([answer[name] for answer in got])
@@ -156,7 +159,7 @@ class Student:
 
     def inputs(self, feeds: Sequence[Feed], wanted: Sequence[Arrays]) -> list[Array]:
         """What each trained product reads, all feeds along the first axis."""
-        got = list(run_all(self._session, self._read, self._given(feeds, wanted), {}))
+        got = list(self._calls(self._read, _given(feeds, wanted), self.arrays))
         return [self._inputs(each.product, feeds, got) for each in self.trained]
 
     def write(self) -> None:
@@ -169,10 +172,6 @@ class Student:
                 value = node.inputs[place]
                 assert value is not None
                 value.const_value = ir.Tensor(self.arrays[name], name=value.name)
-
-    def _given(self, feeds: Sequence[Feed], wanted: Sequence[Arrays]) -> Iterable[Feed]:
-        for feed, answers in zip(feeds, wanted, strict=True):
-            yield {**feed, **self.arrays, **{_TARGET + name: array for name, array in answers.items()}}
 
     def _inputs(self, product: Product, feeds: Sequence[Feed], got: Sequence[Arrays]) -> Array:
         name = str(product.value.name)
@@ -229,11 +228,26 @@ def _kernel_gradient(node: ir.Node, x: Array, gradient: Array, shape: Sequence[i
     return made.reshape(shape)
 
 
-def _start(tape: Tape, value: ir.Value, target: Target) -> ir.Value:
-    """The gradient of the loss with respect to the value, where the teacher's is an input."""
+def _given(feeds: Sequence[Feed], wanted: Sequence[Arrays]) -> list[Feed]:
+    """Samples, each with what the teacher makes of it."""
+    return [
+        {**feed, **{_TARGET + name: array for name, array in answers.items()}}
+        for feed, answers in zip(feeds, wanted, strict=True)
+    ]
+
+
+def _watched(products: Sequence[Product], targets: Sequence[Target]) -> tuple[str, ...]:
+    """The values of which gradients and weights' gradients are made."""
+    read = [str(each.value.name) for each in products if not each.value.is_graph_input()]
+    made = [name for each in products if each.output is not None for name in (each.output, _shifted(each))]
+    return tuple(dict.fromkeys((*read, *made, *(each.name for each in targets))))
+
+
+def _start(tape: Tape, value: ir.Value, target: Target, samples: int) -> ir.Value:
+    """The gradient of each of ``samples``' loss with respect to the value, where the teacher's is an input."""
     wanted = ir.Value(name=_TARGET + target.name, shape=value.shape, type=value.type)
     tape.graph.inputs.append(wanted)
-    factor = tape.real(2 * target.weight / target.power / math.prod(sizes(value)))
+    factor = tape.real(2 * target.weight * samples / target.power / math.prod(sizes(value)))
     found = tape.op("Mul", tape.op("Sub", value, wanted), factor)
     if not target.classes:
         return found

@@ -15,7 +15,7 @@ from convertkit.quantization.pruning.sparsify import Sparsifier
 from tests.quantization.test_joint import distance, every_form, feeds
 
 
-@pytest.mark.parametrize(("share", "turns"), [(0.3, 1), (0.5, 2), (0.8, 3), (0.9, 4)])
+@pytest.mark.parametrize(("share", "turns"), [(0.3, 1), (0.5, 3), (0.8, 6), (0.9, 9)])
 def test_equal_shares_go_of_what_is_left(share: float, turns: int) -> None:
     found = on_the_way(share)
     assert len(found) == turns
@@ -23,7 +23,7 @@ def test_equal_shares_go_of_what_is_left(share: float, turns: int) -> None:
     kept = [1.0, *(1 - each for each in found)]
     ratios = [after / before for before, after in itertools.pairwise(kept)]
     assert ratios == pytest.approx([ratios[0]] * turns)
-    assert ratios[0] >= 0.56
+    assert ratios[0] >= (0.75 if turns > 1 else 0.0)
 
 
 def test_by_and_by_is_better_than_at_once() -> None:

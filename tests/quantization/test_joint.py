@@ -66,7 +66,7 @@ def pruned(model: ir.Model, share: float) -> ir.Model:
 
 def student_of(model: ir.Model, share: float = 0.5) -> tuple[Teacher, Student]:
     teacher = Teacher(model, feeds(8))
-    return teacher, Student(pruned(model, share), teacher.targets, feeds(1)[0])
+    return teacher, Student(pruned(model, share), teacher.targets, feeds(8))
 
 
 def test_gradients_of_weights_are_what_differences_say() -> None:
@@ -151,7 +151,7 @@ def test_what_gains_nothing_is_undone() -> None:
 
 def fit_of(model: ir.Model, samples: list[dict[str, np.ndarray]]) -> _Fit:
     teacher = Teacher(model, samples)
-    return _Fit(teacher, Student(pruned(model, 0.5), teacher.targets, samples[0]), samples, samples[:8], 0)
+    return _Fit(teacher, Student(pruned(model, 0.5), teacher.targets, samples), samples, samples[:8], 0)
 
 
 def test_samples_that_are_not_mixed_are_moved_as_samples_differ_until_a_plain_round() -> None:

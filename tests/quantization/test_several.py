@@ -1,0 +1,85 @@
+"""Several samples at a time: the same numbers as one by one, or not at all."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+from onnx import helper
+
+from convertkit.onnx.canonical import canonicalize
+from convertkit.quantization.graph.replay import open_session, run_all
+from convertkit.quantization.graph.several import AT_ONCE, Calls, for_several
+from convertkit.quantization.pruning import student
+from convertkit.quantization.pruning.student import Student, Teacher
+from tests.quantization.models import model_of
+from tests.quantization.test_joint import every_form, feeds, pruned
+
+ODD = AT_ONCE + 3
+
+
+def graph(*nodes: tuple[str, list[str], dict[str, object]], **constants: list[int]) -> ir.Model:
+    """From x (1, 3, 12, 12) to y, node after node."""
+    made, last = [], "x"
+    for place, (operator, more, attributes) in enumerate(nodes):
+        name = "y" if place == len(nodes) - 1 else f"v{place}"
+        made.append(helper.make_node(operator, [last, *more], [name], name, **attributes))
+        last = name
+    arrays = {name: np.array(value) for name, value in constants.items()}
+    return canonicalize(ir.from_proto(model_of(made, arrays, {"x": [1, 3, 12, 12]}, {"y": []})))
+
+
+@pytest.mark.parametrize("count", [AT_ONCE, ODD, 3 * AT_ONCE])
+def test_each_sample_gets_what_it_gets_alone(count: int) -> None:
+    model, samples = every_form(), feeds(count)
+    several = for_several(model, ["y"], samples)
+    assert several is not None
+    assert list(several.graph.inputs[0].shape or ()) == [AT_ONCE, 3, 12, 12]
+    together = list(Calls(several, several=True)(["y"], samples))
+    alone = list(run_all(open_session(model), ["y"], samples, {}))
+    assert len(together) == count
+    for one, other in zip(alone, together, strict=True):
+        assert one["y"].shape == other["y"].shape
+        assert np.allclose(one["y"], other["y"], rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        graph(("Softmax", [], {"axis": 0})),
+        graph(("ReduceMean", ["axes"], {"keepdims": 1}), axes=[0]),
+        graph(("Reshape", ["sizes"], {}), sizes=[3, 144]),
+        graph(("Transpose", [], {"perm": [1, 0, 2, 3]})),
+        graph(("Reshape", ["sizes"], {}), ("Relu", [], {}), sizes=[1, -1, 1]),
+    ],
+    ids=["softmax of samples", "mean of samples", "without an axis of samples", "samples second", "kept"],
+)
+def test_samples_that_are_looked_at_together_are_computed_one_by_one(
+    model: ir.Model, request: pytest.FixtureRequest
+) -> None:
+    kept = request.node.callspec.id == "kept"
+    assert (for_several(model, ["y"], feeds(AT_ONCE)) is not None) == kept
+
+
+def test_too_few_samples_tell_nothing() -> None:
+    assert for_several(every_form(), ["y"], feeds(AT_ONCE - 1)) is None
+
+
+def test_gradients_are_those_of_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, samples = every_form(), feeds(ODD)
+
+    def made() -> tuple[float, dict[str, np.ndarray], list[np.ndarray]]:
+        teacher = Teacher(model, samples)
+        learner = Student(pruned(model, 0.5), teacher.targets, samples)
+        wanted = teacher.answers(samples)
+        return learner.loss(samples, wanted), learner.gradients(samples, wanted), learner.inputs(samples, wanted)
+
+    together = made()
+    monkeypatch.setattr(student, "for_several", lambda *_: None)
+    alone = made()
+    assert together[0] == pytest.approx(alone[0], rel=1e-5)
+    assert together[1].keys() == alone[1].keys()
+    for name, gradient in alone[1].items():
+        assert np.allclose(together[1][name], gradient, rtol=1e-3, atol=1e-5 * np.abs(gradient).max()), name
+    for one, other in zip(together[2], alone[2], strict=True):
+        assert np.allclose(one, other, rtol=1e-4, atol=1e-6)
