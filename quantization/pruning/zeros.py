@@ -59,7 +59,7 @@ class PruneWeights(LossyStep):
     choices: ExportOptions = field(kw_only=True)
 
     name = "prune"
-    version = "7"
+    version = "8"
 
     @property
     def options(self) -> Mapping[str, object]:

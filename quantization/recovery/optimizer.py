@@ -23,8 +23,10 @@ from convertkit.quantization.recovery.network import Network, Weight
 from convertkit.quantization.weights.patches import from_rows, weight_rows
 from convertkit.stage import Feed
 
-_RATES = (0.02, 0.005)
-"""Steps of real weights and of those on a grid, relative to their own size, where nothing is left of the answers."""
+_RATES = (0.08, 0.005)
+"""Steps of real weights and of those on a grid, relative to their own size, where nothing is left of the answers …"""
+_MOST = 0.03
+"""… and the largest steps in any case."""
 _LEAST_SIZE = 0.01
 _MOMENTUM, _VARIANCE = 0.9, 0.99
 
@@ -74,8 +76,11 @@ class Optimizer:
         self._moving = [_moving(weight, known.get(str(weight.stored.name))) for weight in student.weights]
         self._done = 0
 
-    def step(self, rate: float) -> None:
-        """One step along the gradients, which are used up; ``rate`` is a share of the full one."""
+    def step(self, distance: float, part: float) -> None:
+        """One step along the gradients, which are used up: ``part`` of one for answers so far from the wanted ones.
+
+        ``distance`` is 1 where nothing is left of them: what is nearly right needs weights near what they are.
+        """
         self._done += 1
         for each in self._moving:
             gradient = each.gradient()
@@ -84,7 +89,8 @@ class Optimizer:
             mean = each.mean / (1 - _MOMENTUM**self._done)
             size = np.sqrt(each.square / (1 - _VARIANCE**self._done))
             full = _RATES[0] if each.weight.grid is None else _RATES[1]
-            each.move(rate * full * each.size * mean / (size + 1e-12))
+            rate = part * min(distance * full, _MOST)
+            each.move(rate * each.size * mean / (size + 1e-12))
             each.weight.real.grad = None
 
 

@@ -83,7 +83,7 @@ class Recovered:
 
     @property
     def version(self) -> str:
-        return f"{self.inner.version}+8"
+        return f"{self.inner.version}+9"
 
     @property
     def tolerance(self) -> Tolerance:

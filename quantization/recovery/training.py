@@ -22,7 +22,8 @@ from convertkit.quantization.recovery.shifts import shifts, steady
 
 _INNER = 8
 """Values on the way that are compared."""
-_INNER_WEIGHT = 0.5
+_INNER_WEIGHT = 0.05
+"""They lead the way; more would hold weights that are few to what the outputs do not need."""
 _EVALUATIONS = 40
 _LOST = 10.0
 """Training ends where the loss is that many times the first one, or what an answer of nothing has."""
@@ -121,7 +122,7 @@ def train(
             return float(_loss(learnt[:read], scales, wanted, student(held_out, names[:read])))
 
     losses = [judged()]
-    share = min(1.0, math.sqrt(losses[0]))  # answers that are nearly right need weights that are nearly what they are
+    distance = min(1.0, math.sqrt(losses[0]))
     best, kept, done = losses[0], _state(student), 0
     averaged = _state(student)
     every = _every(steps, len(next(iter(held_out.values()))))
@@ -130,7 +131,7 @@ def train(
         with torch.no_grad():
             answers = answer(batch, names)
         _loss(learnt, scales, answers, student(batch, names)).backward()
-        optimizer.step(share * _schedule(step / steps))
+        optimizer.step(distance, _schedule(step / steps))
         done = step + 1
         _follow(averaged, student, done)
         if done % every and done != steps:

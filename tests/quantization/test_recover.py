@@ -428,37 +428,6 @@ def test_judging_costs_a_share_of_training(steps: int, held_out: int, every: int
     assert training._every(steps, held_out) == every
 
 
-def test_weights_move_where_their_inputs_are_white() -> None:
-    """One step, of a masked row, in coordinates of the inputs that it reads; a bias moves as it is."""
-    from convertkit.quantization.recovery.network import Network
-    from convertkit.quantization.recovery.optimizer import Optimizer
-
-    x = (RNG.normal(0, 1, (400, 1, 6)) @ RNG.normal(0, 1, (6, 6)) + 3).astype(np.float32)
-    weight = f(4, 6)
-    weight[1, [0, 3]] = 0
-    nodes = [helper.make_node("Gemm", ["x", "w", "b"], ["y"], "gemm", transB=1)]
-    model = ir.from_proto(model_of(nodes, {"w": weight, "b": f(4)}, {"x": [1, 6]}, {"y": [1, 4]}))
-    network = Network(model, frozenset({("gemm", 1)}))
-    optimizer = Optimizer(model, model, network, [{"x": each} for each in x], 0)
-    wanted = torch.from_numpy(f(400, 1, 4))
-    (got,) = network({"x": torch.from_numpy(x)}, ["y"])
-    (got - wanted).square().mean().backward()
-    real, bias = (each.real for each in network.weights)
-    gradient, before = real.grad.numpy().copy(), real.detach().numpy().copy()
-    optimizer.step(1.0)
-    step = before - real.detach().numpy()
-    second = np.matmul(x[:, 0].T, x[:, 0]) / 400
-    second += 0.1 * np.trace(second) / 6 * np.eye(6)
-    kept = [1, 2, 4, 5]
-    factor = np.linalg.cholesky(second[np.ix_(kept, kept)])
-    white = np.linalg.solve(factor, gradient[1, kept])
-    moved = factor.T @ step[1, kept]
-    assert np.allclose(np.abs(moved), np.abs(moved[0]), rtol=1e-2), "Adam's first step is as long in every direction"
-    assert (np.sign(moved) == np.sign(white)).all()
-    assert not step[1, [0, 3]].any()
-    assert bias.grad is None
-
-
 def test_too_few_samples_are_refused(tmp_path: Path) -> None:
     source = artifact_of(small_cnn(), tmp_path)
     stage = Recovered(Unchanged(), 1.0, load_feeds(images(12), source.inputs), 0)
