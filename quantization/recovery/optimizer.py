@@ -23,10 +23,10 @@ from convertkit.quantization.recovery.network import Network, Weight
 from convertkit.quantization.weights.patches import from_rows, weight_rows
 from convertkit.stage import Feed
 
-_RATES = (0.08, 0.005)
+_RATES = (0.02, 0.005)
 """Steps of real weights and of those on a grid, relative to their own size, where nothing is left of the answers …"""
 _MOST = 0.03
-"""… and the largest steps in any case."""
+"""… and the largest steps of real weights in any case."""
 _LEAST_SIZE = 0.01
 _MOMENTUM, _VARIANCE = 0.9, 0.99
 
@@ -74,7 +74,13 @@ class Optimizer:
         if reordered_values(student.graph):  # whose products have inputs in another order
             known = {**dict(_known(changed, student, feeds, seed)), **known}
         self._moving = [_moving(weight, known.get(str(weight.stored.name))) for weight in student.weights]
-        self._done = 0
+        self._boldness, self._done = 1.0, 0
+
+    def begin(self, boldness: float) -> None:
+        """Forget the steps that were taken; those of real weights are so many times as long from now on."""
+        self._boldness, self._done = boldness, 0
+        for each in self._moving:
+            each.mean, each.square = np.zeros(()), np.zeros(())
 
     def step(self, distance: float, part: float) -> None:
         """One step along the gradients, which are used up: ``part`` of one for answers so far from the wanted ones.
@@ -88,9 +94,11 @@ class Optimizer:
             each.square = _VARIANCE * each.square + (1 - _VARIANCE) * np.square(gradient)
             mean = each.mean / (1 - _MOMENTUM**self._done)
             size = np.sqrt(each.square / (1 - _VARIANCE**self._done))
-            full = _RATES[0] if each.weight.grid is None else _RATES[1]
-            rate = part * min(distance * full, _MOST)
-            each.move(rate * each.size * mean / (size + 1e-12))
+            if each.weight.grid is None:
+                length = min(self._boldness * distance * _RATES[0], _MOST)
+            else:
+                length = distance * _RATES[1]
+            each.move(part * length * each.size * mean / (size + 1e-12))
             each.weight.real.grad = None
 
 

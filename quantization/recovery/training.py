@@ -24,7 +24,10 @@ _INNER = 8
 """Values on the way that are compared."""
 _INNER_WEIGHT = 0.05
 """They lead the way; more would hold weights that are few to what the outputs do not need."""
-_EVALUATIONS = 40
+_BOLDNESS = (1.0, 4.0)
+"""Where samples tell all that there is to learn, longer steps go farther; of few samples they learn what is chance."""
+_EVALUATIONS = 20
+"""In each of both trainings."""
 _LOST = 10.0
 """Training ends where the loss is that many times the first one, or what an answer of nothing has."""
 _AVERAGED = 0.97
@@ -48,7 +51,10 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """How it went: the steps taken, and the loss on held-out samples at every evaluation, the first before any step."""
+    """How it went: the steps taken, and the loss on held-out samples at every evaluation, the first before any step.
+
+    Those of one training come behind those of the other.
+    """
 
     steps: int
     losses: tuple[float, ...]
@@ -108,44 +114,76 @@ def train(
     teacher: Network, student: Network, optimizer: Optimizer, samples: Mapping[str, Tensor],
     held_out: Mapping[str, Tensor], steps: int, seed: int,
 ) -> Trained:  # fmt: skip
-    """Train the student's weights in place; they end as they were where held-out samples were answered best."""
-    learnt, answer = targets(teacher, student), taught(teacher, student)
-    read = sum(target.weight == 1.0 for target in learnt)
-    names = [target.name for target in learnt]
-    with torch.no_grad():
-        wanted = answer(held_out, names)
-    scales = [_power(value) for value in wanted]
-    batches = _batches(answer, names, samples, seed)
+    """Train the student's weights in place; they end as they were where held-out samples were answered best.
 
-    def judged() -> float:
-        with torch.no_grad():
-            return float(_loss(learnt[:read], scales, wanted, student(held_out, names[:read])))
+    That is half of the steps twice from the same start, the second time with longer ones.
+    """
+    course = _Course(teacher, student, samples, held_out, seed)
+    for boldness in _BOLDNESS[:steps]:
+        course.begin()
+        optimizer.begin(boldness)
+        course.run(optimizer, max(1, steps // len(_BOLDNESS)))
+    return course.ended()
 
-    losses = [judged()]
-    distance = min(1.0, math.sqrt(losses[0]))
-    best, kept, done = losses[0], _state(student), 0
-    averaged = _state(student)
-    every = _every(steps, len(next(iter(held_out.values()))))
-    for step in range(steps):
-        batch = batches.next()
+
+class _Course:
+    """Trainings of one student from one start, and the state that answered held-out samples best."""
+
+    def __init__(
+        self, teacher: Network, student: Network, samples: Mapping[str, Tensor], held_out: Mapping[str, Tensor],
+        seed: int,
+    ) -> None:  # fmt: skip
+        self._student, self._held_out, self._answer = student, held_out, taught(teacher, student)
+        self._learnt = targets(teacher, student)
+        self._names = [target.name for target in self._learnt]
+        self._read = sum(target.weight == 1.0 for target in self._learnt)
         with torch.no_grad():
-            answers = answer(batch, names)
-        _loss(learnt, scales, answers, student(batch, names)).backward()
-        optimizer.step(distance, _schedule(step / steps))
-        done = step + 1
-        _follow(averaged, student, done)
-        if done % every and done != steps:
-            continue
-        own = _state(student)
-        _restore(student, averaged)
-        losses.append(judged())
-        _restore(student, own)
-        if losses[-1] < best:
-            best, kept = losses[-1], [each.clone() for each in averaged]
-        if not losses[-1] <= _LOST * max(losses[0], 1.0):
-            break
-    _restore(student, kept)
-    return Trained(done, tuple(losses))
+            self._wanted = self._answer(held_out, self._names)
+        self._scales = [_power(value) for value in self._wanted]
+        self._batches = _batches(self._answer, self._names, samples, seed)
+        self._start = self._best = _state(student)
+        self._losses, self._done = [self._judged()], 0
+
+    def begin(self) -> None:
+        """Go back to the start."""
+        _restore(self._student, self._start)
+
+    def run(self, optimizer: Optimizer, steps: int) -> None:
+        """Train for so many steps, or until nothing is left of the answers."""
+        student, first = self._student, self._losses[0]
+        averaged, distance = _state(student), min(1.0, math.sqrt(first))
+        every = _every(steps, len(next(iter(self._held_out.values()))))
+        for step in range(steps):
+            batch = self._batches.next()
+            with torch.no_grad():
+                answers = self._answer(batch, self._names)
+            _loss(self._learnt, self._scales, answers, student(batch, self._names)).backward()
+            optimizer.step(distance, _schedule(step / steps))
+            self._done += 1
+            _follow(averaged, student, step + 1)
+            if ((step + 1) % every == 0 or step + 1 == steps) and not self._look(averaged) <= _LOST * max(first, 1.0):
+                return
+
+    def ended(self) -> Trained:
+        """How it went; the student has its best weights then."""
+        _restore(self._student, self._best)
+        return Trained(self._done, tuple(self._losses))
+
+    def _look(self, averaged: Sequence[Tensor]) -> float:
+        """The loss of averaged weights, which are kept where none were better."""
+        own = _state(self._student)
+        _restore(self._student, averaged)
+        loss = self._judged()
+        if loss < min(self._losses):
+            self._best = [each.clone() for each in averaged]
+        self._losses.append(loss)
+        _restore(self._student, own)
+        return loss
+
+    def _judged(self) -> float:
+        with torch.no_grad():
+            got = self._student(self._held_out, self._names[: self._read])
+            return float(_loss(self._learnt[: self._read], self._scales, self._wanted, got))
 
 
 def _batches(answer: Teacher, names: Sequence[str], samples: Mapping[str, Tensor], seed: int) -> Batches:

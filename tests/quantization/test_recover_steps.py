@@ -64,5 +64,41 @@ def test_what_is_nearly_right_moves_little(distance: float, part: float, step: f
     (got,) = network({"x": torch.from_numpy(f(8, 1, 4))}, ["y"])
     got.square().mean().backward()
     (bias,) = (each.real for each in network.weights)
+    optimizer.begin(4.0)
     optimizer.step(distance, part)
     assert np.allclose(np.abs(1 - bias.detach().numpy()), step, rtol=1e-3)
+
+
+@pytest.mark.parametrize(("steps", "taken"), [(1, 1), (2, 2), (41, 40)])
+def test_the_better_one_of_two_trainings_from_one_start_is_kept(steps: int, taken: int) -> None:
+    from convertkit.quantization.recovery import training
+    from convertkit.quantization.recovery.network import Network
+    from convertkit.quantization.recovery.optimizer import Optimizer
+
+    nodes = [helper.make_node("Gemm", ["x", "w"], ["y"], "gemm", transB=1)]
+    weight = f(4, 6)
+    models = [
+        ir.from_proto(model_of(nodes, {"w": each}, {"x": [1, 6]}, {"y": [1, 4]})) for each in (weight, weight + 0.1)
+    ]
+    teacher, student = map(Network, models)
+    samples = {"x": torch.from_numpy(f(40, 1, 6))}
+    begun, starts = [], []
+
+    class Watched(Optimizer):
+        def begin(self, boldness: float) -> None:
+            begun.append(boldness)
+            starts.append(student.weights[0].real.detach().clone())
+            super().begin(boldness)
+
+    optimizer = Watched(models[0], models[1], student, [{"x": each.numpy()} for each in samples["x"]], 0)
+    with torch.no_grad():
+        wanted = teacher(samples, ["y"])[0]
+    told = training.train(teacher, student, optimizer, samples, samples, steps, 0)
+    assert told.steps == taken
+    assert begun == [1.0, 4.0][:steps]
+    assert all(torch.equal(each, torch.from_numpy(weight + 0.1)) for each in starts)
+    with torch.no_grad():
+        left = float((student(samples, ["y"])[0] - wanted).square().mean() / wanted.var(0, correction=0).mean())
+    assert left == pytest.approx(min(told.losses), rel=1e-4)
+    if taken == 40:
+        assert told.losses[-1] < 0.5 * told.losses[20], "long steps go farther from so far away"

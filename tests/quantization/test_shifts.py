@@ -118,5 +118,7 @@ def test_training_moves_samples_no_farther_than_that(monkeypatch):
     samples = {"x": alike.expand(8, 1, 1, 30, 30)}
     found = []
     monkeypatch.setattr(batches, "moved", lambda value, axes, _: found.append(axes) or value)
-    training.train(teacher, student, SimpleNamespace(step=lambda rate: None), samples, samples, 2, 0)
+    training.train(
+        teacher, student, SimpleNamespace(begin=lambda _: None, step=lambda *_: None), samples, samples, 2, 0
+    )
     assert not any(found)
