@@ -14,6 +14,14 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 
 DependsOnData = GuardOnDataDependentSymNode
+
+
+def is_of_unknown_size(error: BaseException) -> bool:
+    """Whether an operator was refused because values decide a size that it has to know while it is traced."""
+    fixed = isinstance(error, AssertionError) and str(error).startswith("should have been constant, but got")
+    return fixed or isinstance(error, DependsOnData)
+
+
 """Raised where a size is compared that is as large as data makes it."""
 _LOG = logging.getLogger(FakeTensorMode.__module__)
 

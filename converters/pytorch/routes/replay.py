@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.fx import traceback as fx_traceback
 
-from convertkit.converters.pytorch.compat import scripts
+from convertkit.converters.pytorch.compat import scripts, shapes
 from convertkit.converters.pytorch.load.registered_operators import registered
 from convertkit.converters.pytorch.model.attributes import inside
 from convertkit.converters.pytorch.model.provenance import python_trace
@@ -28,6 +28,7 @@ from convertkit.errors import Unsupported
 
 Path = tuple[str, ...]
 _MAX_LOOP = 4096
+_FIXED = ("a size of its own for what data decides, a largest length with a mask, say",)
 
 
 class ScriptRaised(RuntimeError):
@@ -187,7 +188,13 @@ class _Run:
         """Call an operator under the source line that it came from; the exporter keeps it as the node's trace."""
         with fx_traceback.preserve_node_meta():
             fx_traceback.set_stack_trace([python_trace(str(node.sourceRange()))])
-            return operator(*args, **kwargs)
+            try:
+                return operator(*args, **kwargs)
+            except (shapes.DependsOnData, AssertionError) as error:
+                if not shapes.is_of_unknown_size(error):
+                    raise
+                refused = Unsupported("a size that values decide, where the operator has to know it", ways_out=_FIXED)
+                raise refused from error
 
     # --- nodes that have no operator ---
 

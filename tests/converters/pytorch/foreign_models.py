@@ -271,3 +271,17 @@ class Framed(Seeded):
             x = nn.functional.pad(x, (0, 1))
         padded = nn.functional.pad(x, (self.padding, missing), "reflect")
         return {"frames": self.cell(self.layer(padded).transpose(1, 2) / self.stride)[0]}
+
+
+class Lengthened(Seeded):
+    """Repeats rows as often as it computes, then reads backwards: the length is decided by values."""
+
+    example_inputs = (torch.ones(1, 5, 4),)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.LSTM(4, 4, batch_first=True)
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        counts = x[0].abs().sum(1).round().long() + 1
+        return {"frames": self.cell(torch.repeat_interleave(x, counts, dim=1))[0]}

@@ -265,3 +265,13 @@ def test_sizes_that_are_buffers_are_known(form: str, tmp_path: Path) -> None:
     result = convertkit.export(source, "tflite", output=tmp_path / "out", input=["x:N,3,17"])
     x = _floats(3, 3, 17)
     _same(result, {"x": x}, [module(torch.from_numpy(x))["frames"]])
+
+
+def test_a_size_that_values_decide_is_refused_with_its_line(tmp_path: Path) -> None:
+    module = foreign_models.Lengthened().eval()
+    torch.jit.trace(module, module.example_inputs, strict=False).save(str(tmp_path / "model.pt"))
+    with pytest.raises(Unsupported, match="a size that values decide") as refusal:
+        convertkit.export(tmp_path / "model.pt", "onnxruntime", output=tmp_path / "out", input=["x:1,5,4"])
+    assert "lstm" in refusal.value.subject
+    assert refusal.value.location
+    assert "a largest length with a mask" in refusal.value.ways_out[0]
