@@ -27,7 +27,9 @@ _INNER_WEIGHT = 0.05
 _BOLDNESS = (1.0, 4.0)
 """Where samples tell all that there is to learn, longer steps go farther; of few samples they learn what is chance."""
 _EVALUATIONS = 20
-"""In each of both trainings."""
+"""Of every training: those that are tried, and the one that goes on."""
+_TRIAL = 0.2
+"""The share of all steps that each length is tried for."""
 _LOST = 10.0
 """Training ends where the loss is that many times the first one, or what an answer of nothing has."""
 _AVERAGED = 0.97
@@ -53,7 +55,7 @@ class Target:
 class Trained:
     """How it went: the steps taken, and the loss on held-out samples at every evaluation, the first before any step.
 
-    Those of one training come behind those of the other.
+    Those of the trainings that are tried come first.
     """
 
     steps: int
@@ -116,13 +118,11 @@ def train(
 ) -> Trained:  # fmt: skip
     """Train the student's weights in place; they end as they were where held-out samples were answered best.
 
-    That is half of the steps twice from the same start, the second time with longer ones.
+    Steps of each length are tried from the same start; the better ones go on from the best state.
     """
-    course = _Course(teacher, student, samples, held_out, seed)
-    for boldness in _BOLDNESS[:steps]:
-        course.begin()
-        optimizer.begin(boldness)
-        course.run(optimizer, max(1, steps // len(_BOLDNESS)))
+    course, few = _Course(teacher, student, samples, held_out, seed), int(_TRIAL * steps)
+    reached = {boldness: course.tried(optimizer, boldness, few) for boldness in _BOLDNESS if few}
+    course.go_on(optimizer, min(reached, key=reached.__getitem__, default=_BOLDNESS[0]), steps - few * len(reached))
     return course.ended()
 
 
@@ -144,12 +144,22 @@ class _Course:
         self._start = self._best = _state(student)
         self._losses, self._done = [self._judged()], 0
 
-    def begin(self) -> None:
-        """Go back to the start."""
+    def tried(self, optimizer: Optimizer, boldness: float, steps: int) -> float:
+        """The least loss that so many steps from the start reach."""
+        before = len(self._losses)
         _restore(self._student, self._start)
+        optimizer.begin(boldness)
+        self._run(optimizer, steps)
+        return min(self._losses[before:])
 
-    def run(self, optimizer: Optimizer, steps: int) -> None:
-        """Train for so many steps, or until nothing is left of the answers."""
+    def go_on(self, optimizer: Optimizer, boldness: float, steps: int) -> None:
+        """Train for so many steps from the best state."""
+        _restore(self._student, self._best)
+        optimizer.begin(boldness)
+        self._run(optimizer, steps)
+
+    def _run(self, optimizer: Optimizer, steps: int) -> None:
+        """So many steps, or until nothing is left of the answers."""
         student, first = self._student, self._losses[0]
         averaged, distance = _state(student), min(1.0, math.sqrt(first))
         every = _every(steps, len(next(iter(self._held_out.values()))))
