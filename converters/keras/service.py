@@ -229,8 +229,9 @@ def _from_archive(
 def _with_tuples(model: Any) -> Any:
     """``model`` with its operations' axes as tuples; a file has lists, which JAX does not take as static arguments."""
     for each in getattr(model, "operations", ()):
-        if not isinstance(each, keras.Layer) and isinstance(getattr(each, "axis", None), list):
-            each.axis = tuple(each.axis)
+        for name in ("axis", "axes"):
+            if not isinstance(each, keras.Layer) and isinstance(held := getattr(each, name, None), list):
+                setattr(each, name, tuple(tuple(part) if isinstance(part, list) else part for part in held))
         _with_tuples(each)
     return model
 

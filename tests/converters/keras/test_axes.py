@@ -1,4 +1,4 @@
-"""A norm over axes, which a file keeps as a list."""
+"""A norm, a turn and a product over axes, which a file keeps as lists."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ _MAKE = """
 import keras, sys
 x = keras.Input((16,), batch_size=4, name="x")
 inner = keras.Model(x, x / (keras.ops.norm(x, axis=-1, keepdims=True) + 1e-12))
-keras.Model(x, inner(x)).save(sys.argv[1])
+turned = keras.ops.rot90(keras.ops.reshape(inner(x), (4, 2, 8, 1)), axes=(1, 2))
+mixed = keras.ops.tensordot(turned, keras.ops.reshape(x, (4, 2, 8, 1)), axes=((1, 2), (2, 1)))
+keras.Model(x, mixed).save(sys.argv[1])
 """
 
 
