@@ -28,7 +28,7 @@ _BOLDNESS = (1.0, 4.0)
 """Where samples tell all that there is to learn, longer steps go farther; of few samples they learn what is chance."""
 _EVALUATIONS = 20
 """Of every training: those that are tried, and the one that goes on."""
-_TRIAL = 0.2
+_TRIAL = 0.1
 """The share of all steps that each length is tried for."""
 _LOST = 10.0
 """Training ends where the loss is that many times the first one, or what an answer of nothing has."""

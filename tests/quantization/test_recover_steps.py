@@ -69,7 +69,7 @@ def test_what_is_nearly_right_moves_little(distance: float, part: float, step: f
     assert np.allclose(np.abs(1 - bias.detach().numpy()), step, rtol=1e-3)
 
 
-@pytest.mark.parametrize(("steps", "lengths"), [(1, [1.0]), (5, [1.0, 4.0, None]), (41, [1.0, 4.0, 4.0])])
+@pytest.mark.parametrize(("steps", "lengths"), [(1, [1.0]), (9, [1.0]), (10, [1.0, 4.0, None]), (41, [1.0, 4.0, 4.0])])
 def test_steps_of_the_better_length_go_on(steps: int, lengths: list[float | None]) -> None:
     from convertkit.quantization.recovery import training
     from convertkit.quantization.recovery.network import Network
@@ -101,5 +101,5 @@ def test_steps_of_the_better_length_go_on(steps: int, lengths: list[float | None
         left = float((student(samples, ["y"])[0] - wanted).square().mean() / wanted.var(0, correction=0).mean())
     assert left == pytest.approx(min(told.losses), rel=1e-4)
     if steps == 41:
-        assert told.losses[-1] < told.losses[16] < told.losses[8] < told.losses[0]
+        assert told.losses[-1] < told.losses[8] < told.losses[4] < told.losses[0]
         assert not torch.equal(starts[2], starts[0])
