@@ -45,11 +45,13 @@ class Calls:
 def for_several(model: ir.Model, names: Sequence[str], feeds: Sequence[Feed]) -> ir.Model | None:
     """A copy of ``model`` for :data:`AT_ONCE` samples along the first axes of its inputs and of the values ``names``.
 
-    None where it does not give each of the first samples what the model itself gives it, because samples lie along
-    another axis on the way, or are looked at together; and where there are too few of them to tell.
+    None where an operator may look at several samples at once, where samples of different sizes of numbers do not get
+    what the model itself gives them, because they lie along another axis on the way, and where there are too few.
     """
     few = feeds[:AT_ONCE]
-    if len(few) < AT_ONCE or any(array.ndim == 0 or len(array) != 1 for feed in few for array in feed.values()):
+    if len(few) < AT_ONCE or any(array.ndim < 2 or len(array) != 1 for feed in few for array in feed.values()):
+        return None
+    if any(map(_looks_at_all, model.graph)):
         return None
     copy = model.clone()
     for value in copy.graph.inputs:
@@ -58,8 +60,38 @@ def for_several(model: ir.Model, names: Sequence[str], feeds: Sequence[Feed]) ->
     for node in copy.graph:
         _widen(node)
         for value in node.outputs:
-            value.shape = None
-    return copy if _is_same(model, copy, names, few) else None
+            if value.shape is not None and len(value.shape):
+                value.shape = None
+    return copy if all(_is_same(model, copy, names, each) for each in (few, _louder(few))) else None
+
+
+def _looks_at_all(node: ir.Node) -> bool:
+    """Whether the operator may look along the axis of samples, or is a branch or a loop that one of them decides."""
+    if any(
+        attribute.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for attribute in node.attributes.values()
+    ):
+        return True
+    if node.domain or not node.op_type.startswith("Reduce"):
+        return False
+    value, listed = node.inputs[0], node.inputs[1] if len(node.inputs) > 1 else None
+    axes = list(node.attributes.get_ints("axes", ()))
+    if listed is not None and is_constant(listed):
+        axes = constant(listed).ravel().tolist()
+    if not axes or value is None:
+        return True
+    return any(axis == 0 or (axis < 0 and (value.shape is None or axis == -len(value.shape))) for axis in axes)
+
+
+def _louder(feeds: Sequence[Feed]) -> list[Feed]:
+    """Samples that differ more: real numbers of the first ones a quarter as large, of the last ones twice."""
+    factors = np.geomspace(0.25, 2, len(feeds))
+    return [
+        {
+            name: (array * factor).astype(array.dtype) if array.dtype.kind == "f" else array
+            for name, array in feed.items()
+        }
+        for factor, feed in zip(factors, feeds, strict=True)
+    ]
 
 
 def _widen(node: ir.Node) -> None:
@@ -80,7 +112,8 @@ def _is_same(model: ir.Model, copy: ir.Model, names: Sequence[str], feeds: Seque
     except ToolError:  # what is reshaped otherwise does not fit
         return False
     return all(
-        all(len(each[name]) == 1 for each in alone) and _alike(np.concatenate([each[name] for each in alone]), array)
+        all(each[name].shape[:1] == (1,) for each in alone)
+        and _alike(np.concatenate([each[name] for each in alone]), array)
         for name, array in together.items()
     )
 

@@ -46,6 +46,7 @@ _HOPELESS = 0.5
 """A round that has gained nothing after this share of its steps is ended."""
 _GAIN = 0.1
 """Held-out samples are few: less of a gain than this share of the loss says nothing."""
+_SIZED_BY_DATA = frozenset({"NonZero", "Compress", "Unique", "NonMaxSuppression", "If", "Loop", "SequenceAt"})
 _POSITIONS = 64
 """Of each sample's inputs of a layer, for their moments."""
 
@@ -65,12 +66,15 @@ class JointFit:
     def steps(self) -> int:
         """How many steps are affordable; 0 where a copy stays as it is.
 
-        That is: models with state, too few samples, samples of different shapes, and models that are too large.
+        That is: models with state, too few samples, samples of different shapes, values whose size depends on the data,
+        and models that are too large.
         """
         work = sum(map(multiply_adds, self.original.graph))
         steps = min(int(_BUDGET / max(_PASSES * _BATCH * work, 1.0)), _STEPS[1])
         few = steps < _STEPS[0] or len(self.feeds) < _LEAST_SAMPLES
         if self.state or few or not read_values(self.original):
+            return 0
+        if any(node.op_type in _SIZED_BY_DATA for node in self.original.graph):
             return 0
         if not alike(self.original, [*self.feeds, *self.held_out]):
             return 0
@@ -82,7 +86,7 @@ class JointFit:
         ``kept`` are the channels that values of ``pruned`` have, where they have fewer than those of the original;
         ``share`` is that of the affordable steps.
         """
-        steps = math.ceil(share * self.steps)
+        steps = max(math.ceil(share * self.steps), min(self.steps, _STEPS[0]))
         if not steps:
             return False
         teacher = Teacher(self.original, self.held_out, kept)

@@ -75,7 +75,7 @@ class LowRank(LossyStep):
     choices: ExportOptions = field(kw_only=True)
 
     name = "low-rank"
-    version = "2"
+    version = "3"
 
     @property
     def options(self) -> Mapping[str, object]:

@@ -41,10 +41,19 @@ class Effort:
     fit: int = 30
 
 
+def _positive(second: Array) -> Array:
+    """Moments (parts, columns, columns) without what is negative, where roundings of large means made powers so."""
+    if (np.diagonal(second, axis1=1, axis2=2) >= 0).all():
+        return second
+    values, vectors = np.linalg.eigh(second)
+    return np.asarray(np.matmul(vectors * np.maximum(values, 0)[:, None, :], vectors.swapaxes(1, 2)))
+
+
 class Layer:
     """A layer whose inputs have unit power: rows (parts, rows, columns) and the damped second moment."""
 
     def __init__(self, rows: Array, second: Array, damping: float = DAMPING) -> None:
+        second = _positive(second)
         diagonal = np.diagonal(second, axis1=1, axis2=2)
         mean = np.maximum(diagonal.mean(axis=1, keepdims=True), 1e-12)
         self._scale = np.sqrt(diagonal + damping * mean)

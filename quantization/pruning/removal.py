@@ -71,7 +71,7 @@ class PruneChannels(LossyStep):
     choices: ExportOptions = field(kw_only=True)
 
     name = "prune-channels"
-    version = "4"
+    version = "5"
 
     @property
     def options(self) -> Mapping[str, object]:

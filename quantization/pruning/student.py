@@ -18,7 +18,7 @@ from convertkit.quantization.graph.gradient import GRADIENT, add_gradients
 from convertkit.quantization.graph.gradient_tape import Tape
 from convertkit.quantization.graph.several import AT_ONCE, Calls, for_several, joined
 from convertkit.quantization.graph.sizes import measure_sizes, sizes
-from convertkit.quantization.graph.units import constant
+from convertkit.quantization.graph.units import constant, is_float
 from convertkit.quantization.pruning.products import Product, find_products
 from convertkit.quantization.search.influence import read_values
 from convertkit.stage import Feed
@@ -68,7 +68,7 @@ class Teacher:
         read = read_values(copy)
         inner = [
             str(value.name) for node in copy.graph for value in node.outputs
-            if node.op_type in _LEARNT and value.name not in read
+            if node.op_type in _LEARNT and value.name not in read and is_float(value)
         ]  # fmt: skip
         count = min(_INNER, len(inner))
         weights = dict.fromkeys(read, 1.0)

@@ -76,6 +76,11 @@ class Optimizer:
         self._moving = [_moving(weight, known.get(str(weight.stored.name))) for weight in student.weights]
         self._boldness, self._done = 1.0, 0
 
+    @property
+    def has_matrices(self) -> bool:
+        """Whether real weights beyond biases and scales are moved, whose steps may be longer."""
+        return any(each.weight.grid is None and each.weight.real.squeeze().ndim > 1 for each in self._moving)
+
     def begin(self, boldness: float) -> None:
         """Forget the steps that were taken; those of real weights are so many times as long from now on."""
         self._boldness, self._done = boldness, 0

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from convertkit.quantization.graph.reordered import Before, reordered_values
+from convertkit.quantization.graph.units import is_float
 from convertkit.quantization.recovery.batches import BATCH, Batches
 from convertkit.quantization.recovery.network import Network
 from convertkit.quantization.recovery.optimizer import Optimizer
@@ -29,7 +30,9 @@ _BOLDNESS = (1.0, 4.0)
 _EVALUATIONS = 20
 """Of every training: those that are tried, and the one that goes on."""
 _TRIAL = 0.1
-"""The share of all steps that each length is tried for."""
+"""The share of all steps that each length is tried for …"""
+_LEAST_TRIAL = 25
+"""… which fewer steps would not tell."""
 _LOST = 10.0
 """Training ends where the loss is that many times the first one, or what an answer of nothing has."""
 _AVERAGED = 0.97
@@ -105,7 +108,7 @@ def targets(teacher: Network, student: Network) -> tuple[Target, ...]:
         for value in node.outputs
         if node.op_type in ("Conv", "Gemm", "MatMul", "Add", "Relu", "ConvTranspose", "Clip")
         and (name := now.get(str(value.name), str(value.name))) in student.values and name not in named
-        and value.shape is not None and value.shape == student.values[name].shape
+        and value.shape is not None and value.shape == student.values[name].shape and is_float(value)
     ]  # fmt: skip
     count = min(_INNER, len(common))
     inner = [common[(index + 1) * len(common) // (count + 1)] for index in range(count)]
@@ -118,11 +121,13 @@ def train(
 ) -> Trained:  # fmt: skip
     """Train the student's weights in place; they end as they were where held-out samples were answered best.
 
-    Steps of each length are tried from the same start; the better ones go on from the best state.
+    Steps of each length are tried from the same start, where there are enough and weights that differ by it; the better
+    ones go on from the best state.
     """
     course, few = _Course(teacher, student, samples, held_out, seed), int(_TRIAL * steps)
-    reached = {boldness: course.tried(optimizer, boldness, few) for boldness in _BOLDNESS if few}
-    course.go_on(optimizer, min(reached, key=reached.__getitem__, default=_BOLDNESS[0]), steps - few * len(reached))
+    lengths = _BOLDNESS if few >= _LEAST_TRIAL and optimizer.has_matrices else ()
+    reached = {boldness: course.tried(optimizer, boldness, few) for boldness in lengths}
+    course.go_on(optimizer, min(reached, key=reached.__getitem__, default=_BOLDNESS[0]), steps)
     return course.ended()
 
 
@@ -150,13 +155,13 @@ class _Course:
         _restore(self._student, self._start)
         optimizer.begin(boldness)
         self._run(optimizer, steps)
-        return min(self._losses[before:])
+        return min(loss if math.isfinite(loss) else math.inf for loss in self._losses[before:])
 
     def go_on(self, optimizer: Optimizer, boldness: float, steps: int) -> None:
-        """Train for so many steps from the best state."""
+        """Train from the best state for what is left of so many steps."""
         _restore(self._student, self._best)
         optimizer.begin(boldness)
-        self._run(optimizer, steps)
+        self._run(optimizer, steps - self._done)
 
     def _run(self, optimizer: Optimizer, steps: int) -> None:
         """So many steps, or until nothing is left of the answers."""

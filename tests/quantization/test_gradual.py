@@ -23,7 +23,7 @@ def test_equal_shares_go_of_what_is_left(share: float, turns: int) -> None:
     kept = [1.0, *(1 - each for each in found)]
     ratios = [after / before for before, after in itertools.pairwise(kept)]
     assert ratios == pytest.approx([ratios[0]] * turns)
-    assert ratios[0] >= (0.75 if turns > 1 else 0.0)
+    assert ratios[0] >= min(0.75, 1 - share)
 
 
 def test_by_and_by_is_better_than_at_once() -> None:

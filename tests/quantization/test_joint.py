@@ -186,3 +186,25 @@ def test_samples_stay_where_the_original_has_no_answer_to_moved_ones() -> None:
 def test_few_samples_are_not_learnt_by_heart() -> None:
     model = every_form()
     assert not fit_jointly(model, pruned(model, 0.5), feeds(12), feeds(16)[12:], {}, 0, Silent())
+
+
+def test_integers_are_not_learnt_and_sizes_of_data_are_not_fitted() -> None:
+    """Places of words in a table, counted from 2, in front of a Gemm."""
+    nodes = [
+        helper.make_node("Add", ["ids", "two"], ["places"], "places"),
+        helper.make_node("Gather", ["table", "places"], ["rows"], "rows"),
+        helper.make_node("Reshape", ["rows", "wide"], ["flat"], "flat"),
+        helper.make_node("Gemm", ["flat", "w"], ["y"], "gemm", transB=1),
+    ]
+    constants = {"two": np.array(2), "table": f(9, 4), "wide": np.array([1, -1]), "w": f(3, 20)}
+    proto = model_of(nodes, constants, {"ids": [1, 5]}, {"y": [1, 3]})
+    proto.graph.input[0].type.tensor_type.elem_type = 7
+    model = canonicalize(ir.from_proto(proto))
+    prepare(model)
+    samples = [{"ids": each} for each in np.random.default_rng(0).integers(0, 7, (40, 1, 5))]
+    assert all(each.name == "y" for each in Teacher(model, samples).targets)
+    assert fit_jointly(model, pruned(model, 0.5), samples[:30], samples[30:], {}, 0, Silent()) in (True, False)
+    assert JointFit(model, samples[:30], samples[30:], {}, 0, Silent()).steps
+    ir_node = ir.node("NonZero", [next(iter(model.graph)).outputs[0]], name="where")
+    model.graph.append(ir_node)
+    assert not JointFit(model, samples[:30], samples[30:], {}, 0, Silent()).steps

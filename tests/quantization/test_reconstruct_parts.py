@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from convertkit.quantization.pruning.patterns import largest
-from convertkit.quantization.pruning.reconstruct import inverted
+from convertkit.quantization.pruning.reconstruct import Layer, inverted
 
 RNG = np.random.default_rng(0)
 
@@ -26,3 +26,11 @@ def test_inverses_are_those_of_linear_algebra(shape: tuple[int, ...]) -> None:
     found = inverted(matrices)
     assert np.allclose(found, np.linalg.inv(matrices), rtol=1e-9, atol=1e-9)
     assert np.array_equal(found, inverted(matrices))
+
+
+def test_powers_that_roundings_made_negative_are_none() -> None:
+    """Of inputs that hardly differ from a large mean."""
+    second = np.array([[[0.01, 0.02, 0.0], [0.02, -0.005, 0.01], [0.0, 0.01, 0.02]]])
+    layer = Layer(RNG.normal(size=(1, 2, 3)), second)
+    assert np.isfinite(layer.rows).all()
+    assert np.linalg.eigvalsh(layer.second)[0, 0] > 0

@@ -69,7 +69,9 @@ def test_what_is_nearly_right_moves_little(distance: float, part: float, step: f
     assert np.allclose(np.abs(1 - bias.detach().numpy()), step, rtol=1e-3)
 
 
-@pytest.mark.parametrize(("steps", "lengths"), [(1, [1.0]), (9, [1.0]), (10, [1.0, 4.0, None]), (41, [1.0, 4.0, 4.0])])
+@pytest.mark.parametrize(
+    ("steps", "lengths"), [(1, [1.0]), (249, [1.0]), (250, [1.0, 4.0, None]), (401, [1.0, 4.0, 4.0])]
+)
 def test_steps_of_the_better_length_go_on(steps: int, lengths: list[float | None]) -> None:
     from convertkit.quantization.recovery import training
     from convertkit.quantization.recovery.network import Network
@@ -100,6 +102,35 @@ def test_steps_of_the_better_length_go_on(steps: int, lengths: list[float | None
     with torch.no_grad():
         left = float((student(samples, ["y"])[0] - wanted).square().mean() / wanted.var(0, correction=0).mean())
     assert left == pytest.approx(min(told.losses), rel=1e-4)
-    if steps == 41:
+    if steps == 401:
         assert told.losses[-1] < told.losses[8] < told.losses[4] < told.losses[0]
         assert not torch.equal(starts[2], starts[0])
+
+
+def test_steps_that_leave_no_numbers_are_not_the_better_ones() -> None:
+    from convertkit.quantization.recovery import training
+    from convertkit.quantization.recovery.network import Network
+    from convertkit.quantization.recovery.optimizer import Optimizer
+
+    nodes = [helper.make_node("Gemm", ["x", "w"], ["y"], "gemm", transB=1)]
+    weight = f(4, 6)
+    models = [
+        ir.from_proto(model_of(nodes, {"w": each}, {"x": [1, 6]}, {"y": [1, 4]})) for each in (weight, 2 * weight)
+    ]
+    teacher, student = map(Network, models)
+    samples = {"x": torch.from_numpy(f(40, 1, 6))}
+    begun = []
+
+    class Broken(Optimizer):
+        def begin(self, boldness: float) -> None:
+            begun.append(boldness)
+            super().begin(boldness)
+
+        def step(self, distance: float, part: float) -> None:
+            super().step(float("nan") if begun[-1] == 1.0 else distance, part)
+
+    optimizer = Broken(models[0], models[1], student, [{"x": each.numpy()} for each in samples["x"]], 0)
+    told = training.train(teacher, student, optimizer, samples, samples, 300, 0)
+    assert begun == [1.0, 4.0, 4.0]
+    assert told.steps == 300, "what the broken ones did not take is left for the better ones"
+    assert told.losses[-1] < 0.1 * told.losses[0]

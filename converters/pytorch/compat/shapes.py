@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 
 DependsOnData = GuardOnDataDependentSymNode
+"""Raised where a size is compared that is as large as data makes it."""
 
 
 def is_of_unknown_size(error: BaseException) -> bool:
@@ -22,7 +23,6 @@ def is_of_unknown_size(error: BaseException) -> bool:
     return fixed or isinstance(error, DependsOnData)
 
 
-"""Raised where a size is compared that is as large as data makes it."""
 _LOG = logging.getLogger(FakeTensorMode.__module__)
 
 

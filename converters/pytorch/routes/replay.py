@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.fx import traceback as fx_traceback
 
-from convertkit.converters.pytorch.compat import scripts, shapes
+from convertkit.converters.pytorch.compat import scripts
 from convertkit.converters.pytorch.load.registered_operators import registered
 from convertkit.converters.pytorch.model.attributes import inside
 from convertkit.converters.pytorch.model.provenance import python_trace
@@ -190,8 +190,10 @@ class _Run:
             fx_traceback.set_stack_trace([python_trace(str(node.sourceRange()))])
             try:
                 return operator(*args, **kwargs)
-            except (shapes.DependsOnData, AssertionError) as error:
-                if not shapes.is_of_unknown_size(error):
+            except (RuntimeError, AssertionError) as error:
+                from convertkit.converters.pytorch.compat.shapes import is_of_unknown_size  # which imports sympy
+
+                if not is_of_unknown_size(error):
                     raise
                 refused = Unsupported("a size that values decide, where the operator has to know it", ways_out=_FIXED)
                 raise refused from error
