@@ -80,9 +80,20 @@ def branching() -> ir.Model:
 
 
 def scaled() -> ir.Model:
-    """A second input of one axis, which several samples would make a row of columns of."""
-    nodes = [helper.make_node("Mul", ["x", "s"], ["y"], "scale")]
-    return canonicalize(ir.from_proto(model_of(nodes, {}, {"x": [1, AT_ONCE], "s": [1]}, {"y": [1, AT_ONCE]})))
+    """A second input of one axis and of integers, which several samples would make a row of columns of."""
+    nodes = [
+        helper.make_node("Cast", ["s"], ["real"], "cast", to=1),
+        helper.make_node("Mul", ["x", "real"], ["y"], "scale"),
+    ]
+    proto = model_of(nodes, {}, {"x": [1, AT_ONCE], "s": [1]}, {"y": [1, AT_ONCE]})
+    proto.graph.input[1].type.tensor_type.elem_type = 7
+    return canonicalize(ir.from_proto(proto))
+
+
+def normalized() -> ir.Model:
+    """By the mean and the spread of all samples; those of the test are alike in both."""
+    nodes = [helper.make_node("MeanVarianceNormalization", ["x"], ["y"], "norm", axes=[0, 1, 2, 3])]
+    return ir.from_proto(model_of(nodes, {}, {"x": [1, 3, 12, 12]}, {"y": [1, 3, 12, 12]}))
 
 
 def to_the_greatest() -> ir.Model:
@@ -94,15 +105,19 @@ def to_the_greatest() -> ir.Model:
     return canonicalize(ir.from_proto(model_of(nodes, arrays, {"x": [1, 3, 12, 12]}, {"y": [1, 3, 12, 12]})))
 
 
-@pytest.mark.parametrize("model", [branching(), scaled(), to_the_greatest()], ids=["branch", "scale", "greatest"])
+@pytest.mark.parametrize(
+    "model", [branching(), scaled(), to_the_greatest(), normalized()], ids=["branch", "scale", "greatest", "norm"]
+)
 def test_samples_that_agree_by_chance_prove_nothing(model: ir.Model) -> None:
     """The first ones take the same branch, have the same scale and the same greatest number."""
     samples = feeds(AT_ONCE)
     for each in samples:
         each["x"].flat[0] = 1.0
         np.clip(each["x"], -1, 1, out=each["x"])
+    if model.graph.node(0).op_type == "MeanVarianceNormalization":
+        samples = [{"x": ((each["x"] - each["x"].mean()) / each["x"].std())} for each in samples]
     if len(model.graph.inputs) > 1:
-        samples = [{"x": np.ones((1, AT_ONCE), np.float32), "s": np.ones(1, np.float32)}] * AT_ONCE
+        samples = [{"x": np.ones((1, AT_ONCE), np.float32), "s": np.ones(1, np.int64)}] * AT_ONCE
     assert for_several(model, ["y"], samples) is None
 
 
